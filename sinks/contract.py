@@ -163,7 +163,7 @@ class Target(Protocol):
         ...
 
     def living(self, target: str) -> int | None:
-        """The generation that readers see now; None if nothing is there."""
+        """The generation that readers see now; None if nothing is there, or the server has forgotten which it was."""
         ...
 
     def claimed(self, target: str) -> int | None:

@@ -109,9 +109,10 @@ def lag_cells(report: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def rebuilding_words(lost: Mapping[str, Any]) -> str:
-    """What a reader of the table wants to know of a sink that was lost: since when it is made again, and how far."""
-    how_far = lost["progress"].split("\n")[0] if lost["progress"] else (lost["error"] or "").split("\n")[0]
-    return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {how_far}"
+    """What a reader of the table wants to know of a sink that was lost: since when it is made again, why that has
+    failed last, and how far it is."""
+    told = [(lost[name] or "").split("\n")[0] for name in ("error", "progress")]
+    return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {'; now '.join(one for one in told if one)}"
 
 
 def _news(sink: Mapping[str, Any]) -> str:

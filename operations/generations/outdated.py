@@ -20,7 +20,7 @@ from spark.disk.state import Generation
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
 ASSUMED_RATE = 5_000.0
 MIB = 2**20
-# In a generation's folder, once it is filled: with how many records, in how many seconds.
+# In a generation's folder, once one process has filled it: with how many records, in how many seconds.
 FILLED = "filled.json"
 
 

@@ -205,6 +205,7 @@ class Losses:
                     self._begin(one, steps.retire, one.sink, ready.number)  # it was lost too, and is in the way
                     return []
                 pause = pause_after(one.attempt)
+                one.progress = ""  # of what has come to nothing: it would be told as if it went on
                 one.due, one.error = time.monotonic() + pause, error or "readers still have nothing"
                 return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]
 

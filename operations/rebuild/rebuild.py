@@ -115,13 +115,14 @@ class Rebuild:
     def _filled(self, entry: Registered, catalogue: Catalogue) -> dict[str, Any]:
         """Fill one; with ``auto`` prove it, and show it to readers."""
         self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
-        started = time.monotonic()
+        # What a process before this one has applied is counted by nobody: of one that goes on no rate is known.
+        begun, started = self.registry.generation(entry.number).started, time.monotonic()
         engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
         equal, late = None, None
         try:
             records = self._fill(engine, entry.number)
             seconds = time.monotonic() - started
-            self._ready(engine, entry.number, records, seconds)
+            self._ready(engine, entry.number, None if begun else (records, seconds))
             if self.auto:
                 equal, late = self._judged(self._proven(engine, entry.number), entry.number)
         finally:
@@ -205,7 +206,7 @@ class Rebuild:
                 fix=f"`{self._again}` fills another one, unless `run` does so by itself (`headwater generations`)",
             )
 
-    def _ready(self, engine: Engine, number: int, records: int, seconds: float) -> None:
+    def _ready(self, engine: Engine, number: int, filled: tuple[int, float] | None) -> None:
         for run in engine.runner.running:
             if run.flow.spec.sink_config:
                 sink = open_sink(dict(run.flow.spec.sink_config))
@@ -214,8 +215,9 @@ class Rebuild:
                         sink.bulk_load(view, False)
                 finally:
                     sink.close()
-        folder = self.registry.generation(number).folder
-        write_atomic(folder / FILLED, json.dumps({"records": records, "seconds": seconds}))
+        if filled is not None:
+            note = json.dumps({"records": filled[0], "seconds": filled[1]})
+            write_atomic(self.registry.generation(number).folder / FILLED, note)
         self.registry.move(number, "ready")
 
     def _proven(self, engine: Engine, number: int) -> dict[str, Any]:

@@ -203,7 +203,8 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
         state=state_of(None, generation.lease.holder()),
         paused=why,
         erasing=erasing,
-        lost=None if lost is None else lost["progress"].split("\n")[0] or lost["error"] or "it begins",
+        lost=None if lost is None else lost["progress"].split("\n")[0] or "it begins",
+        unmade=None if lost is None else lost["error"],
         unapplied=not generation.started and runs_without(pipeline, name),  # a file is read for it
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,

@@ -144,6 +144,7 @@ class SinkFacts:
         paused: since when, by whom and why.
         erasing: it was an erasure that paused it.
         lost: how far it is with being made again; None if nothing was lost.
+        unmade: why the last attempt at that has failed; None if none has.
         unapplied: a process runs the pipeline by a file that does not have it yet.
         refused: why no process runs it.
         cut: where readers are being sent from, and to, that should be there by now; None if nobody sends them.
@@ -159,6 +160,7 @@ class SinkFacts:
     paused: str | None = None
     erasing: bool = False
     lost: str | None = None
+    unmade: str | None = None
     unapplied: bool = False
     refused: str | None = None
     cut: str | None = None
@@ -328,7 +330,7 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         again = "nothing: it goes on when the erasure ends; if that was killed, the same `headwater erase` again"
         return Judgement("paused", f"paused {facts.paused}", again if facts.erasing else "`headwater resume FILE SINK`")
     if facts.lost is not None:
-        return Judgement("filling", f"what it kept was lost, and is made again: {facts.lost}")
+        return _lost(facts.lost, facts.unmade)
     if facts.refused is not None:
         return Judgement("failed", _first(facts.refused), _way_out(facts.refused))
     if not flows:
@@ -355,6 +357,14 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     if facts.letters and worst.judgement == "well":
         return Judgement("incomplete", _lacking(facts.letters), "`headwater letters FILE list --sink SINK` says why")
     return worst
+
+
+def _lost(progress: str, unmade: str | None) -> Judgement:
+    """Once an attempt has failed the next ones may fail as well, for ever, and readers have nothing meanwhile."""
+    if unmade is None:
+        return Judgement("filling", f"what it kept was lost, and is made again: {progress}")
+    cause = f"what it kept was lost, and could not be made again: {_first(unmade)}"
+    return Judgement("retrying", cause, _way_out(unmade) or "remove the cause; `run` begins again and again")
 
 
 def _lacking(letters: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -29,8 +28,6 @@ log = logging.getLogger(__name__)
 
 MAX_KEY_BYTES = 8192  # Redis would take 512 MB; nobody means that
 _SAID: set[tuple[str, str, str]] = set()  # what this process has warned of already
-# All views of a sink are asked about one after the other when it starts: a pass over a large server takes seconds.
-LOOKED_SECONDS = 5.0
 OLDEST = 5  # 5.0: scripts replicate their effects, so EXPIRE and SET are exact on replicas
 
 
@@ -51,7 +48,6 @@ class RedisSink:
         self._names = {view: Names(settings.key_prefix, view, number) for view, number in settings.targets.items()}
         self._claims = Claims(settings.owner, settings.who)
         self._writes = {view: Writes(self._server, where) for view, where in self._names.items()}
-        self._looked: tuple[float, frozenset[bytes]] = -LOOKED_SECONDS, frozenset()
 
     def setup(self) -> None:
         """See the contract. Says in the log when the server may evict (allowed for a cache)."""
@@ -213,23 +209,14 @@ class RedisSink:
             promotion.finish(self._server.client(), self._where(target))
 
     def living(self, target: str) -> int | None:
-        """See the contract."""
+        """See the contract. Readers take an absent pointer for generation 1; it is that one only if somebody has set it
+        up. Else the server has forgotten, and nobody knows whose values, if any, are at the plain names."""
         where = self._where(target)
         with self._server.once("living"):
-            client = self._server.client()
-            if client.exists(where.pointer) or where.plain in self._plainly_there():
-                return Pointer.of(client.hmget(where.pointer, FIELDS)).generation
-        return None
-
-    def _plainly_there(self) -> frozenset[bytes]:
-        """Prefixes of this sink's plain names below which there are keys: looked for in one pass, a moment ago.
-
-        Only asked about a view without a pointer: it is new, or the server has forgotten the pointer."""
-        at, found = self._looked
-        if time.monotonic() - at > LOOKED_SECONDS:
-            found = frozenset(self._reads().below(tuple(names.plain for names in self._names.values())))
-            self._looked = time.monotonic(), found
-        return found
+            promoted, first = self._server.client().hmget(where.pointer, ("generation", "lease:1"))
+        if promoted:
+            return int(promoted)
+        return None if first is None else 1
 
     def there(self, target: str) -> bool:
         """See the contract: whoever sets it up claims it, and a server that has forgotten that has forgotten more."""

@@ -20,6 +20,12 @@ def fail(_say: Say) -> None:
     raise HeadwaterError("flow failed: because")
 
 
+def begin_and_fail(say: Say) -> None:
+    """As one that has failed in the middle of it."""
+    say("cache@2/main: 43% of the log")
+    raise HeadwaterError("flow failed: because")
+
+
 def compare(_say: Say, equal: bool | None) -> bool:
     """What came of it; None if that could not be seen."""
     if equal is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,14 @@ import pytest
 from cdc.errors import Fenced, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline, loads
 from operations.generations import found as module
-from operations.generations.elsewhere import is_strange, note_claim, noted_claim, refuse_claimed, take_over
+from operations.generations.elsewhere import (
+    is_strange,
+    note_claim,
+    noted_claim,
+    refuse_claimed,
+    refuse_elsewhere,
+    take_over,
+)
 from operations.generations.found import Found, adopt, judge
 from operations.generations.promote import promote
 from operations.state_folder import register_of
@@ -201,3 +209,116 @@ def test_readers_are_not_sent_to_a_generation_whose_state_was_lost(tmp_path: Pat
     with pytest.raises(StateError, match="nothing is known of how far generation 1 is"):
         promote(pipeline, "cache", 1, lambda _line: None)
     assert register.promotion() is None
+
+
+# -- a server that has forgotten --------------------------------------------------------------------------------------
+
+
+class Cache:
+    """What a Redis server holds: the pointer of the one view, and keys."""
+
+    def __init__(self, pointer: Mapping[str, str], *keys: bytes) -> None:
+        self.pointer, self.keys = {name: value.encode() for name, value in pointer.items()}, keys
+
+    def hmget(self, _key: bytes, fields: Sequence[str]) -> list[bytes | None]:
+        return [self.pointer.get(name) for name in fields]
+
+    def hget(self, _key: bytes, name: str) -> bytes | None:
+        return self.pointer.get(name)
+
+    def exists(self, _key: bytes) -> int:
+        return int(bool(self.pointer))
+
+    def scan(self, *_: Any, **__: Any) -> tuple[int, Sequence[bytes]]:
+        return 0, self.keys
+
+
+@pytest.fixture
+def holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Cache], None]]:
+    def hold(cache: Cache) -> None:
+        def server(settings: Any, _on_wait: Any) -> Any:
+            open_to_all = {"once": lambda _: nullcontext(), "client": lambda: cache, "close": lambda: None}
+            return SimpleNamespace(settings=settings, **open_to_all)
+
+        monkeypatch.setattr("sinks.redis.sink.Server", server)
+
+    yield hold
+
+
+def second_of(pipeline: Pipeline, *, filling: bool) -> None:
+    """Readers see the second generation, the first is gone, and a third may be filled."""
+    register = register_of(pipeline, "cache")
+    register.create("x")
+    (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    register.generation(2).note_views(["order"])
+    register.promote(2)
+    register.begin_retiring(1)
+    register.remove(1)
+    if filling:
+        register.create("lost")
+
+
+# Its server was flushed, and the third is being filled; its pointer was evicted; and both.
+FORGOTTEN = [
+    (Cache({"lease:3": "9", "changes:3": "5:a"}), True),
+    (Cache({}, b"order:1", b"order:2"), False),
+    (Cache({"lease:3": "9"}, b"order:1"), True),
+]
+
+
+@pytest.mark.parametrize(("cache", "filling"), FORGOTTEN)
+def test_a_server_that_has_forgotten_brings_no_first_generation_back(
+    holds: Callable[[Cache], None], tmp_path: Path, cache: Cache, filling: bool
+) -> None:
+    """It was made the living one, and offset 0 replayed into the names by which readers read."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    second_of(pipeline, filling=filling)
+    before, said = stages(pipeline), list[str]()
+    holds(cache)
+    adopt(pipeline, "cache", said.append)
+    assert (stages(pipeline), said) == (before, [])
+    assert before == {2: "living", 3: "filling"} if filling else {2: "living"}
+
+
+@pytest.mark.parametrize(("cache", "filling"), FORGOTTEN)
+def test_a_state_folder_is_not_blamed_for_what_its_server_has_forgotten(
+    holds: Callable[[Cache], None], tmp_path: Path, cache: Cache, filling: bool
+) -> None:
+    """That the target is gone is said next, by which `run` makes it again."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    second_of(pipeline, filling=filling)
+    holds(cache)
+    generation = register_of(pipeline, "cache").generation(2)
+    build = cast(Any, SimpleNamespace(pipeline=pipeline, sink="cache", number=2, generation=generation, token=9))
+    folder = generation.flow_folder("main")
+    flow = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="cache", views=["order"]), folder=folder, is_new=False))
+    refuse_elsewhere(build, flow)
+    assert noted_claim(folder) == 9
+
+
+@pytest.mark.parametrize(
+    ("pointer", "then"),
+    [
+        ({"lease:1": "3"}, {1: "living"}),
+        ({"lease:1": "3", "lease:2": "4"}, {1: "living", 2: "retiring"}),
+        ({"generation": "2", "plain": "2", "lease:2": "4"}, {2: "living"}),
+    ],
+)
+def test_a_new_state_folder_takes_over_what_its_server_knows(
+    holds: Callable[[Cache], None], tmp_path: Path, pointer: Mapping[str, str], then: Mapping[int, str]
+) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    holds(Cache(pointer, b"order:1"))
+    adopt(pipeline, "cache", lambda _line: None)
+    assert stages(pipeline) == then
+
+
+def test_a_first_generation_that_stands_there_is_still_taken_for_what_readers_see(
+    holds: Callable[[Cache], None], tmp_path: Path
+) -> None:
+    """A server that was put back: what was set up and never promoted is the first."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    second_of(pipeline, filling=False)
+    holds(Cache({"lease:1": "3"}, b"order:1"))
+    adopt(pipeline, "cache", lambda _line: None)
+    assert stages(pipeline) == {1: "living", 2: "previous"}

@@ -131,6 +131,7 @@ def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
         (SinkFacts(state="starting"), [], "starting"),
         (SinkFacts(paused="since noon"), [Judgement("stopped", "x")], "paused"),
         (SinkFacts(lost="12,000 of 90,000"), [Judgement("stopped", "x")], "filling"),
+        (SinkFacts(lost="12,000 of 90,000", unmade=ERROR), [Judgement("stopped", "x")], "retrying"),
         (SinkFacts(refused=ERROR), [WELL], "failed"),
         (SinkFacts(away=ERROR), [WELL], "retrying"),
         (SinkFacts(away=ERROR), [Judgement("behind", "x"), WELL], "retrying"),
@@ -160,6 +161,13 @@ def test_a_promotion_that_was_cut_is_the_cause_whatever_its_flows_say() -> None:
     """A cache takes no writes meanwhile: its flows blame a server that is well, and its remedy was to start that."""
     told = judge_sink(SinkFacts(cut="from 1 to 2"), [Judgement("retrying", "x", "bring the server back")])
     assert told.cause == "from 1 to 2" and "headwater promote FILE SINK" in (told.remedy or "")
+
+
+def test_what_a_lost_cache_could_not_be_made_again_for_is_its_cause() -> None:
+    told = judge_sink(SinkFacts(lost="12,000 of 90,000", unmade=ERROR), [])
+    assert (told.cause or "").endswith("could not be made again: sink 'search' does not answer")
+    assert told.remedy == "start the server"
+    assert judge_sink(SinkFacts(lost="it begins", unmade="no reason"), []).remedy  # what alarms says what to do
 
 
 def test_who_was_killed_is_silent_and_not_postgres() -> None:

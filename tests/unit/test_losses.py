@@ -19,10 +19,11 @@ from operations.losses.loss_watch import LossWatch
 from operations.losses.losses import LONGEST_PAUSE, Losses, next_step, pause_after
 from operations.state_folder import register_of
 from operations.status.alive import ailments
+from operations.status.facts import judged
 from operations.status.sinks import _sink
 from spark.told import explain
 from tests.support.losing import engine_of
-from tests.support.steps import compare, fail, wait, work
+from tests.support.steps import begin_and_fail, compare, fail, wait, work
 
 TEXT = """\
 version: 1
@@ -358,6 +359,23 @@ def test_a_failure_is_tried_again_and_its_reason_is_told(pipeline: Pipeline, ser
     case.until(lambda: len(case.asked) >= 4)
     assert set(case.verbs) == {"rebuild"}
     assert _sink(pipeline, "cache", None)["rebuilding"]["error"] == "flow failed: because"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_cache_that_could_not_be_made_again_alarms_and_is_not_told_as_if_it_went_on(
+    pipeline: Pipeline, server: Server, cases: list[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was `filling` for ever, with the last line of an attempt that had come to nothing."""
+    monkeypatch.setattr(module, "FIRST_PAUSE", 100.0)
+    cases.append(case := Case(pipeline, server, steps(begin_and_fail)))
+    case.lose()
+    case.until(lambda: any("again in 100 s" in line for line in case.said))
+    assert any("43% of the log" in line for line in case.said)
+    case.until(lambda: _sink(pipeline, "cache", None)["rebuilding"]["error"] is not None)
+    assert _sink(pipeline, "cache", None)["rebuilding"]["progress"] == ""
+    told = judged(pipeline, ["cache"]).sinks["cache"].judged
+    assert told.bad and told.judgement == "retrying" and "flow failed: because" in (told.cause or "")
+    assert not [line for line in ailments(pipeline) if line.startswith("cache")]  # a new process would not help
 
 
 @pytest.mark.usefixtures("quick")

@@ -269,6 +269,15 @@ def test_the_worst_sink_stands_first(well: World) -> None:
     assert 'value="0.4000" max="1" aria-label="public.flights"' in page
 
 
+def test_why_a_lost_cache_is_not_made_again_stands_on_the_page(tmp_path: Path) -> None:
+    lost = {"since": 1.0, "seconds": 9.0, "attempt": 2, "doing": "rebuild", "progress": "43%", "error": "no room"}
+    with world(tmp_path, told=told() | {"status": status(cache={"rebuilding": lost}, search={})}) as made:
+        made.look()
+        for path in ("/", "/sinks/cache"):
+            page = made.browser.get(path).text
+            assert "attempt 2: no room" in page and "43%" not in page, path
+
+
 def test_with_every_server_away_the_page_is_there_and_says_why(tmp_path: Path) -> None:
     with world(tmp_path) as made:
         page = made.browser.get("/").text

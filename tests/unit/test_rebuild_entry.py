@@ -13,7 +13,7 @@ import pytest
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
-from operations.generations.outdated import FILLED
+from operations.generations.outdated import FILLED, read_filled
 from operations.rebuild.chosen import Chosen
 from operations.rebuild.compared import judged
 from operations.rebuild.next_one import build_next
@@ -278,6 +278,26 @@ def test_one_whose_comparison_was_killed_is_compared_by_the_same_command(
     assert compared.asked == ["run" if kept else "rebuild"] and compared.closed == ([] if kept else [2])
     assert compared.shown == ([] if differences else [2])
     assert (report["equal"], report["late"], report["generation"], report["records"]) == (not differences, False, 2, 9)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_only_who_filled_all_of_it_notes_how_fast_that_was(
+    tmp_path: Path, compared: Compared, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    """Killed near its end and given again it noted the few records of the last seconds, those of Spark's start among
+    them, and `plan` told thousands of minutes for the next one."""
+    made = pipeline(tmp_path)
+    if cut:
+        begun(made, "main")
+        monkeypatch.setattr("operations.rebuild.chosen.open_target", lambda _config: Target({"order"}))
+    engine = SimpleNamespace(runner=SimpleNamespace(running=()), close=lambda: None)
+    monkeypatch.setattr("operations.rebuild.rebuild.open_rebuild", lambda *_: engine)
+    monkeypatch.setattr(Rebuild, "_fill", lambda *_: 9)
+    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    report = rebuild.run(auto=False)
+    assert (report["generation"], report["stage"], report["records"]) == (2, "ready", 9)
+    filled = read_filled(register_of(made, "cache").generation(2))
+    assert filled is None if cut else filled is not None and filled[0] == 9
 
 
 @pytest.mark.parametrize(("differences", "late", "gone"), [(0, False, False), (3, False, True), (3, True, False)])

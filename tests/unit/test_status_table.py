@@ -62,6 +62,21 @@ def test_errors_stand_below_the_table() -> None:
     assert next(told) == "search, generation 2: the disk is full"
 
 
+@pytest.mark.parametrize(
+    ("error", "progress", "told"),
+    [
+        (None, "43% of the log\nand more", "attempt 2: 43% of the log"),
+        ("no room\nand more", "", "attempt 2: no room"),
+        ("no room", "43% of the log", "attempt 2: no room; now 43% of the log"),
+    ],
+)
+def test_why_a_lost_sink_is_not_made_again_is_told_before_how_far_it_is(
+    error: str | None, progress: str, told: str
+) -> None:
+    lost = {"seconds": 90.4, "attempt": 2, "progress": progress, "error": error}
+    assert status.rebuilding_words(lost) == f"lost 90 s ago, {told}"
+
+
 @pytest.mark.parametrize(("moving", "seen"), [(True, "may see either of 1 and 2"), (False, "readers still see 1")])
 def test_a_promotion_that_has_not_ended_stands_below_the_generations(
     capsys: pytest.CaptureFixture[str], moving: bool, seen: str

@@ -42,6 +42,8 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
         log.close()
     source = asked.report()
     report = judged(pipeline, only, live=source)
+    if log.silence:  # beside what Postgres and Kafka Connect say: whoever starts the one that is named starts all
+        source["error"] = "; ".join(reason for reason in (source["error"], log.silence) if reason)
     return {
         "pipeline": pipeline.name,
         "at": time.time(),

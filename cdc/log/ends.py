@@ -52,6 +52,11 @@ class LogEnds:
         # Who asks for many flows, one after the other, must not wait for silent brokers as often.
         self._silent_until, self._said = 0.0, ""
 
+    @property
+    def silence(self) -> str:
+        """Why the brokers did not answer when they were last asked; empty if they did, or were not asked."""
+        return self._said
+
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
@@ -75,6 +80,7 @@ class LogEnds:
             raise KafkaUnavailable(self._said)
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+            self._said = ""
             first: dict[str, dict[int, int]] = {}
             ends: dict[str, dict[int, int]] = {}
             for topic in topics:

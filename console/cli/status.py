@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,14 @@ def push_line(hook: Mapping[str, Any]) -> str:
     return f"{name} ({hook['view']}): {hook['state']}, {lag} behind, {taken}{letters}{why}"
 
 
+def _unjudged(matchers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Of which views' standing queries nobody is told anything, and why."""
+    for one in matchers:
+        if not one["working"]:
+            why = one["error"] or f"no `headwater run` has done it for {max(time.time() - one['at'], 0):,.0f} s"
+            yield f"standing queries of {one['view']} are not judged: {why}"
+
+
 def _below(report: dict[str, Any]) -> Iterator[str]:
     """What stands below the table, a text a line."""
     for sink in report["sinks"]:
@@ -207,6 +215,7 @@ def _below(report: dict[str, Any]) -> Iterator[str]:
         if sink.get("history"):
             yield from _history(sink["sink"], sink["history"])
     yield from map(push_line, report["push"])
+    yield from _unjudged(report["standing"])
     yield from (evolving_line(one) for one in report["evolving"])
     refused = report["file"]["refused"]
     if refused:

@@ -59,7 +59,7 @@ def command(only: str | None, more: str | None) -> None:
     if S3 in wanted:
         ensure(["spark-s3"], say)
     jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
-    startup.prepare(jars[0].parent, stack.endpoints.spark_archive, say)
+    startup.prepare(jars[0].parent, stack.site.spark_archive, say)
     own_classes.prepare(stack.site, say)  # without them no view keeps a state
     total = time.monotonic() - began
     started = sum(1 for value in seconds.values() if value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.local import artifacts
-from deploy.local.services.postgres import SUPERUSER
+from deploy.local.services.postgres import SUPERUSER, superuser_password
 from deploy.local.services.registry import SERVICES
 from deploy.local.site import HOST, Site
 
@@ -32,19 +32,23 @@ class Endpoints:
 
     @classmethod
     def of(cls, site: Site) -> Endpoints:
-        """The endpoints of one stack, running or not; makes the Postgres password on first use."""
+        """The endpoints of one stack, running or not; makes the Postgres password on first use.
+
+        Raises:
+            StackError: the password is lost.
+        """
         return cls(
             postgres_host=HOST,
             postgres_port=site.port("postgres"),
             postgres_superuser=SUPERUSER,
-            postgres_password=site.secret("postgres"),
+            postgres_password=superuser_password(site),
             kafka=f"{HOST}:{site.port('kafka')}",
             connect_url=f"http://{HOST}:{site.port('connect')}",
             elasticsearch_url=f"http://{HOST}:{site.port('elasticsearch')}",
             redis_cache_url=f"redis://{HOST}:{site.port('redis-cache')}/0",
             redis_store_url=f"redis://{HOST}:{site.port('redis-store')}/0",
             registry_url=SERVICES["registry"].address(site),
-            spark_archive=site.home / "spark.jsa",
+            spark_archive=site.spark_archive,
             opensearch_url=SERVICES["opensearch"].address(site),
         )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.local import artifacts
-from deploy.local.endpoints import Endpoints
 from deploy.local.site import Site
 from deploy.spark import build
 
@@ -21,7 +20,7 @@ def prepare(site: Site, say: Callable[[str], None]) -> Path | None:
     Returns:
         the jar, if it is there.
     """
-    target = Endpoints.of(site).spark_archive.with_name(build.NAME)
+    target = site.spark_archive.with_name(build.NAME)
     jars = artifacts.folder("spark")
     if build.is_built(jars, target):
         return target

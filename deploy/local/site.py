@@ -105,6 +105,11 @@ class Site:
         """``home/logs/<service>.log``."""
         return self.folder("logs") / f"{service}.log"
 
+    @property
+    def spark_archive(self) -> Path:
+        """The class archive of Spark."""
+        return self.home / "spark.jsa"
+
     def archive(self, service: str, unit: Path) -> Path:
         """The class archive of a Java server, one for each Java and program version."""
         return self.folder("run") / f"{service}-{self.jdk.version}-{unit.name}.jsa"

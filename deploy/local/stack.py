@@ -61,7 +61,7 @@ class LocalStack:
 
     @property
     def endpoints(self) -> Endpoints:
-        """Addresses and the Postgres superuser's password."""
+        """Addresses and the Postgres superuser's password; StackError if it is lost."""
         return Endpoints.of(self.site)
 
     def up(
@@ -177,7 +177,10 @@ class LocalStack:
                 return ServiceState(service.name, "stopped", address, port)
             detail = f"port {port} is taken by {describe(holder(port))}"
             return ServiceState(service.name, "foreign", address, port, detail=detail)
-        ailment = service.ailment(self.site)
+        try:
+            ailment = service.ailment(self.site)
+        except StackError as error:  # it can't even be asked; the others are shown none the less
+            ailment = error.what
         state = "unhealthy" if ailment else "running"
         return ServiceState(service.name, state, address, port, server.pid, *_usage(server.pid), ailment or "")
 

@@ -25,6 +25,8 @@ from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, u
 
 SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")
 _NAME_LENGTH = 40
+# That are told where nothing is left; the others are of the same kind.
+_REASONS = 5
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
         user: the role that shall replicate; None to choose.
 
     Raises:
-        ConfigError: the name is none (terminal).
+        ConfigError: the name is none, or nothing may be shown in any of the sinks (terminal).
     """
     found, source = looked.found, looked.source
     name = proposed_name(source) if name is None else name
@@ -100,7 +102,7 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
         name, source, found, propose_roles(found, source.database, user), looked.trusted, proposal, tuple(sinks),
         warehouse, left_out, unique(found.notes),
     )  # fmt: skip
-    return _held(made)
+    return _held(_filled(made))
 
 
 def proposed_name(source: Source) -> str:
@@ -195,6 +197,29 @@ def _not_in_warehouse(table: Table) -> str | None:
     return None
 
 
+def _filled(made: Draft) -> Draft:
+    """The draft without sinks that would keep nothing: a file with such a one is refused.
+
+    Raises:
+        ConfigError: none is left (terminal).
+    """
+    empty = [kind for kind in made.sinks if (made.warehouse == [] if kind == "iceberg" else not made.proposal.views)]
+    if not empty:
+        return made
+    if len(empty) == len(made.sinks):
+        # Why not this table, or this view: other lines are about parts of tables, and about what is not captured.
+        why = [one for one in made.left_out if one.name in made.survey.tables or one.name.startswith("view ")]
+        shown = "; ".join(f"{one.name}: {one.why}" for one in why[:_REASONS])
+        raise ConfigError(
+            f"no table can be shown in {' or '.join(empty)}" + (f" ({shown})" if shown else ""),
+            means="nothing was written",
+            fix="name other tables, or another kind of sink; `headwater template` shows how a view is written",
+        )
+    left_out = [LeftOut(f"sink {kind}", "nothing is left that it could keep", "write a view for it") for kind in empty]
+    sinks = tuple(kind for kind in made.sinks if kind not in empty)
+    return replace(made, sinks=sinks, left_out=[*made.left_out, *left_out])
+
+
 def _held(made: Draft) -> Draft:
     """The draft without views that the file's own checks would refuse: what is written must stand."""
     pipeline = loads(written(made), "the proposed file", {SOURCE_PASSWORD: "x", SETUP_PASSWORD: "x"})
@@ -208,4 +233,4 @@ def _held(made: Draft) -> Draft:
             left_out.append(LeftOut(f"view {view.name}", error.what.partition(": ")[2] or error.what, error.fix))
     if len(kept) == len(made.proposal.views):
         return made
-    return replace(made, proposal=replace(made.proposal, views=kept), left_out=left_out)
+    return _filled(replace(made, proposal=replace(made.proposal, views=kept), left_out=left_out))

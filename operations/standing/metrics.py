@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import Metric
@@ -11,8 +10,6 @@ from cdc.pipeline import Pipeline
 from operations.metric_families import counter, gauge
 from operations.standing.note import MatcherNote, read_notes
 
-# A matcher notes every two seconds, while a request takes longer now and then.
-STALE_SECONDS = 30.0
 _COUNTED = (
     ("documents", "Versions of documents that were held against the standing queries."),
     ("told", "Versions of which it was told that something entered, changed or left."),
@@ -35,5 +32,5 @@ def standing_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
         yield counter(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
     for name, said in _GAUGED:
         yield gauge(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
-    working = [(of, int(note.error is None and time.time() - note.at < STALE_SECONDS)) for of, note in found]
+    working = [(of, int(note.working)) for of, note in found]
     yield gauge("headwater_standing_working", "1 while the matcher goes on, 0 when it can't or is not run.", working)

@@ -6,11 +6,15 @@ import json
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.state_folder import state_dir
 from spark.disk.files import write_atomic
+
+# A matcher notes every two seconds, while a request takes longer now and then; an older note is of one that is gone.
+STALE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ class MatcherNote:
     error: str | None = None
     at: float = field(default_factory=time.time)
 
+    @property
+    def working(self) -> bool:
+        """Whether the matcher goes on: it can, and is run."""
+        return self.error is None and time.time() - self.at < STALE_SECONDS
+
     def write(self, pipeline: Pipeline, view: str) -> None:
         """Leave it.
 
@@ -59,6 +68,11 @@ def read_notes(pipeline: Pipeline) -> dict[str, MatcherNote]:
         except (OSError, ValueError, TypeError, HeadwaterError):
             continue
     return found
+
+
+def standing_report(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """How the matchers of a file are; the shape of ``status --json``."""
+    return [{"view": view, "working": note.working, **asdict(note)} for view, note in read_notes(pipeline).items()]
 
 
 def _path(pipeline: Pipeline, view: str) -> Path:

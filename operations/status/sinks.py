@@ -14,6 +14,7 @@ from operations.history_place import STREAM
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
 from operations.push.health import push_report
+from operations.standing.note import standing_report
 from operations.status.evolving import evolving
 from operations.status.facts import FlowReport, Report, SinkReport, judged
 from operations.status.history import HistoryFolder, history_of, history_status
@@ -41,6 +42,8 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
         log.close()
     source = asked.report()
     report = judged(pipeline, only, live=source)
+    if log.silence:  # beside what Postgres and Kafka Connect say: whoever starts the one that is named starts all
+        source["error"] = "; ".join(reason for reason in (source["error"], log.silence) if reason)
     return {
         "pipeline": pipeline.name,
         "at": time.time(),
@@ -48,6 +51,7 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
         "source": {**source, **source_judged(report)},
         "evolving": evolving(pipeline),
         "push": push_report(pipeline),
+        "standing": standing_report(pipeline),
         "sinks": [with_judgement(sink, report.sinks[sink["sink"]]) for sink in sinks],
     }
 

@@ -79,7 +79,8 @@ class Server:
                 fix="start it again when the promotion has ended; one that was killed ends by promoting again",
             ) from error
         except ERRORS as error:
-            if lacks_rights(error) or not is_passing(error):
+            # MOVED passes where a cluster is asked as one; who asks a single node of it is sent on for ever.
+            if lacks_rights(error) or not is_passing(error) or self._is_clusters(error):
                 self.wait_or_raise(error, self.patience())
             raise SinkUnavailable(f"{who}: {doing}: {reason_of(error)}", fix="start it again") from error
 
@@ -105,11 +106,14 @@ class Server:
             alone = NO_CLUSTER in str(error)
             fix = "leave `cluster` out, or give this sink's user the right to CLUSTER SLOTS" if alone else ""
             raise SinkRefused(f"{who}: {reason_of(error)}", fix=fix) from error
-        if is_moved(error) and not self.settings.cluster:
+        if self._is_clusters(error):
             raise SinkRefused(f"{who} is part of a Redis Cluster", fix="set `cluster: true` for this sink") from error
         if is_read_only(error) and not self.settings.cluster and self._made is not None:
             self._made.connection_pool.disconnect()  # after a fail-over the name may lead to the new master
         patience.hold(f"{who}: {reason_of(error)}")
+
+    def _is_clusters(self, error: Exception) -> bool:
+        return is_moved(error) and not self.settings.cluster
 
     def close(self) -> None:
         """Give the connections back and wake up who waits. Idempotent."""

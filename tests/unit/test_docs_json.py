@@ -51,10 +51,11 @@ from operations.query.as_of import AsOf
 from operations.query.duck import Rows
 from operations.query.tables import Held, Name
 from operations.query.tail import Tail
+from operations.standing.note import MatcherNote
 from operations.state_folder import register_of
 from operations.status.facts import judged
 from operations.status.judgement import BAD, JUDGEMENTS
-from operations.status.sinks import STATES, _flow, _flow_judged, _sink, source_judged, with_judgement
+from operations.status.sinks import STATES, _flow, _flow_judged, _sink, source_judged, status_report, with_judgement
 from operations.status.source import SourceState
 from operations.testing import report as tested
 from operations.testing.cases import Case, Expected, Result, Wrong
@@ -91,6 +92,8 @@ def test_status(tmp_path: Path) -> None:
     hook = {"view": "plane", "url": "http://127.0.0.1:1", "secret": "whsec_" + "a" * 40, "sink": "cache"}
     hooked = pipeline.model_copy(update={"push": {"departures": Webhook.model_validate(hook)}})
     assert example("status")["push"][0].keys() == push_report(hooked)[0].keys()
+    assert example("status")["standing"][0].keys() == {"view", "working", *asdict(MatcherNote())}
+    assert example("status").keys() == status_report(pipeline).keys()
     told = with_judgement(_sink(pipeline, "search", None), report.sinks["search"])
     assert sink.keys() == told.keys()
     assert sink["generations"][0].keys() == told["generations"][0].keys()

@@ -259,7 +259,15 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
             "cause": "the slot has not moved [sic]",
         }
         file = {"refused": None, "building": []}
-        return {"pipeline": "p", "sinks": [sink], "evolving": [], "push": [], "file": file, "source": source}
+        return {
+            "pipeline": "p",
+            "sinks": [sink],
+            "evolving": [],
+            "push": [],
+            "standing": [],
+            "file": file,
+            "source": source,
+        }
 
     monkeypatch.setattr(verb, "status_report", report)
 

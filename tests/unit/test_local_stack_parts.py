@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import tarfile
+import threading
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,14 @@ import pytest
 from cdc.errors import StackError
 from deploy.local import artifacts, java, maven, ports, process
 from deploy.local.account import Account, blocked_at, unprivileged
+from deploy.local.endpoints import Endpoints
 from deploy.local.java import Jdk
+from deploy.local.keeper import Keeper
 from deploy.local.maven import Coordinate
 from deploy.local.process import Record
 from deploy.local.services.registry import SERVICES, select
 from deploy.local.site import Site
+from deploy.local.stack import LocalStack
 from deploy.local.unpack import unpack
 
 
@@ -185,6 +190,42 @@ def test_secrets_are_made_once_and_closed(tmp_path: Path) -> None:
     assert site.secret("postgres") == secret
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "secrets" / "postgres").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Site:
+    """A home with a cluster whose password is gone."""
+    site = Site(tmp_path, 20000, None)
+    cluster = tmp_path / "data" / "postgres" / "cluster"
+    cluster.mkdir(parents=True)
+    (cluster / "PG_VERSION").write_text("18\n")
+    return site
+
+
+def test_whoever_asks_for_a_lost_password_makes_no_new_one(lost: Site) -> None:
+    postgres = SERVICES["postgres"]
+    asks = [partial(Endpoints.of, lost), partial(postgres.ailment, lost), partial(postgres.prepare, lost, {})]
+    for ask in asks:
+        with pytest.raises(StackError, match="is lost") as raised:
+            ask()
+        assert "put the file back" in raised.value.fix and not lost.has_secret("postgres")
+
+
+def test_the_password_is_made_before_there_is_a_cluster_and_read_beside_it(lost: Site) -> None:
+    fresh = Site(lost.home / "fresh", 20000, None)
+    assert Endpoints.of(fresh).postgres_password == fresh.secret("postgres")
+    made = lost.secret("postgres")
+    assert Endpoints.of(lost).postgres_password == made
+
+
+def test_ps_and_up_leave_a_server_alone_whose_password_is_lost(lost: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Keeper, "find", lambda self: Record(self.service.name, os.getpid(), 1, "boot"))
+    monkeypatch.setattr(Keeper, "_stop", lambda self, server: pytest.fail("it was stopped"))
+    stack = LocalStack(lost.home, lost.port_base)
+    state = stack._state(SERVICES["postgres"])
+    assert state.state == "unhealthy" and "is lost" in state.detail
+    with pytest.raises(StackError, match="is lost"):
+        Keeper(SERVICES["postgres"], lost).up({}, print, threading.Event())
 
 
 def test_a_record_knows_its_process_and_no_other(tmp_path: Path) -> None:

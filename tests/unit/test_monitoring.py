@@ -16,6 +16,7 @@ from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.metrics import metrics
 from tests.support import promtool
 from tests.unit.test_metrics import NAME, ROOT, named, pipeline
+from tests.unit.test_standing import noted
 
 MONITORING = ROOT / "deploy/monitoring"
 
@@ -32,7 +33,7 @@ def expressions() -> list[str]:
 
 
 def test_rules_and_dashboard_name_only_metrics_and_judgements_that_there_are(tmp_path: Path) -> None:
-    known = named(metrics([pipeline(tmp_path)]))
+    known = named(metrics([pipeline(tmp_path), noted(tmp_path / "standing")]))
     used = [rule["expr"] for rule in rules()] + expressions()
     assert len(used) > 20
     for expression in used:

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.cluster import key_slot
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.redis import names
 from sinks.redis.client import ERRORS, is_no_script, is_passing, lacks_rights
 from sinks.redis.pointer import Pointer
 from sinks.redis.reader import FOLLOW
 from sinks.redis.script import Change, Terms, command
+from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.sink import RedisSink
 
@@ -175,6 +176,15 @@ def test_what_a_cluster_will_never_take_is_not_waited_for(error: Exception) -> N
 
 def config(**over: Any) -> dict[str, Any]:
     return {"type": "redis", "name": "cache", "url": "redis://h:6379/0", "targets": {"plane": {}}} | over
+
+
+@pytest.mark.parametrize("over", [{}, {"cluster": True}])
+def test_a_node_of_a_cluster_that_is_asked_alone_is_refused_and_not_called_away(over: dict[str, Any]) -> None:
+    server = Server(read_settings(config(**over)), lambda why: None)
+    kind, fix = (SinkUnavailable, "start it again") if over else (SinkRefused, "set `cluster: true` for this sink")
+    with pytest.raises(kind) as raised, server.once("claimed"):
+        raise redis.exceptions.MovedError("3999 127.0.0.1:6381")
+    assert raised.value.fix == fix
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from cdc.errors import ConfigError, PipelineFileError, QueryRefused
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.outlets import outlets
+from console.cli.status import _unjudged
 from operations.push.cursor import Cursor
 from operations.standing import matcher
-from operations.standing.note import MatcherNote, read_notes
+from operations.standing.note import MatcherNote, read_notes, standing_report
 from operations.standing.queries import _shown
 from operations.standing.refusals import refusal, refusals
 from operations.standing.register import MAX_BYTES, clause
@@ -196,3 +198,14 @@ def test_what_a_matcher_does_is_measured(tmp_path: Path) -> None:
         assert f"headwater_standing_{name}`" in page
     MatcherNote(error="away").write(pipeline, "order")
     assert 'headwater_standing_working{pipeline="standing",view="order"} 0.0' in metrics([pipeline])
+
+
+def test_status_says_why_a_matcher_does_not_go_on(tmp_path: Path) -> None:
+    pipeline = noted(tmp_path)
+    assert standing_report(pipeline)[0]["working"] and not list(_unjudged(standing_report(pipeline)))
+    for note, why in (
+        (MatcherNote(error="the search server is away"), "the search server is away"),
+        (MatcherNote(at=time.time() - 100), "no `headwater run` has done it for 100 s"),
+    ):
+        note.write(pipeline, "order")
+        assert list(_unjudged(standing_report(pipeline))) == [f"standing queries of order are not judged: {why}"]

@@ -56,10 +56,12 @@ def test_a_pipe_has_room_for_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_errors_stand_below_the_table() -> None:
-    more = {"push": [], "evolving": [], "file": {"refused": None, "building": []}}
+    matcher = {"view": "order", "working": False, "error": "it is away", "at": 0.0}
+    more = {"push": [], "standing": [matcher], "evolving": [], "file": {"refused": None, "building": []}}
     told = status._below(REPORT | more)
     assert next(told) == "search: elasticsearch: connection refused"
     assert next(told) == "search, generation 2: the disk is full"
+    assert next(told) == "standing queries of order are not judged: it is away"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,11 @@ class Service(ABC):
 
     @abstractmethod
     def ailment(self, site: Site) -> str | None:
-        """Ask the running server: None if it can serve, else what is wrong, in a few words."""
+        """Ask the running server: None if it can serve, else what is wrong, in a few words.
+
+        Raises:
+            StackError: it can't be asked, and a start would not change that: it is left as it is.
+        """
 
     @abstractmethod
     def address(self, site: Site) -> str:

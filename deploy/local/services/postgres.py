@@ -39,6 +39,24 @@ SETTINGS = {
 }
 
 
+def superuser_password(site: Site) -> str:
+    """The superuser's password. It is made before there is a cluster; beside one, a new one would open nothing.
+
+    Args:
+        site: the stack's.
+
+    Raises:
+        StackError: there is a cluster, and its password is lost.
+    """
+    root = site.home / "data" / Postgres.name
+    if not site.has_secret("postgres") and (root / "cluster" / "PG_VERSION").exists():
+        raise StackError(
+            f"the password of the Postgres in {root} is lost ({site.home / 'secrets' / 'postgres'} is gone)",
+            fix="put the file back, or start afresh with: headwater down --only postgres --wipe",
+        )
+    return site.secret("postgres")
+
+
 class Postgres(Service):
     """The source database."""
 
@@ -61,20 +79,16 @@ class Postgres(Service):
         return (f"postgres-{machine}",)
 
     def prepare(self, site: Site, units: dict[str, Path]) -> None:
-        """Create the cluster once; clear what a killed server left behind."""
+        """Create the cluster once; clear what a killed server left behind. StackError if its password is lost."""
         root = site.shared_data(self.name)
         cluster = root / "cluster"
         if (cluster / "PG_VERSION").exists():
-            if not site.has_secret("postgres"):
-                raise StackError(
-                    f"the password of the Postgres in {root} is lost (home/secrets/postgres is gone)",
-                    fix="put the file back, or start afresh with: headwater down --only postgres --wipe",
-                )
+            superuser_password(site)
             # Left by a kill -9. Postgres drops it itself unless the pid in it is in use again, by whomever; and no
             # process of that cluster is left here: the keeper has ended them.
             (cluster / "postmaster.pid").unlink(missing_ok=True)
             return
-        password = site.secret("postgres")
+        password = superuser_password(site)
         password_file = root / ".password"
         password_file.unlink(missing_ok=True)
         descriptor = os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -113,13 +127,14 @@ class Postgres(Service):
         return Launch(argv, cwd=cluster, log=site.log(self.name), account=site.account)
 
     def ailment(self, site: Site) -> str | None:
-        """Log in with the generated password and ask for one row."""
+        """Log in with the generated password and ask for one row. StackError if it is lost."""
+        password = superuser_password(site)
         try:
             with psycopg.connect(
                 host=HOST,
                 port=site.port(self.name),
                 user=SUPERUSER,
-                password=site.secret("postgres"),
+                password=password,
                 dbname="postgres",
                 connect_timeout=int(PROBE_SECONDS),
                 options=f"-c statement_timeout={int(PROBE_SECONDS * 1000)}",

@@ -39,8 +39,8 @@ def renewed(text: str, new: Mapping[str, str]) -> str:
     """
     lines, has = [], set()
     current = variables()
-    for line in text.removesuffix("\n").split("\n") if text else ():
-        found = _LINE.fullmatch(line)
+    for given in text.removesuffix("\n").split("\n") if text else ():
+        line, found = given, _LINE.fullmatch(given)
         name, value = (found[2], found[3].strip().strip("'\"")) if found else ("", "")
         if found and name in current and (name in new or value.startswith(_BUILT_HERE)):
             value = current[name]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from pyspark import SparkContext
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark
 from console.cli import up
+from deploy.local import sparkcluster
 from spark.machine import quiet, session
 from tests.support.jvms import fake_jdk, jvms
 
@@ -90,6 +93,15 @@ def test_without_one_no_virtual_machine_is_started_and_what_is_there_is_told(
     assert not started
 
 
+def test_a_cluster_of_this_machine_gets_it_too(jvms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_jdk(jvms / "a", "17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(fake_jdk(jvms / "b", "25.0.3")))
+    seen: list[str] = []
+    monkeypatch.setattr(sparkcluster.subprocess, "Popen", lambda *_, env, **__: seen.append(env["JAVA_HOME"]))
+    sparkcluster.SparkCluster(tmp_path)._start("master", sparkcluster.MASTER)
+    assert seen == [str(jvms / "a")]
+
+
 def test_up_tells_that_there_is_none_and_prepares_nothing(
     jvms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,3 +112,19 @@ def test_up_tells_that_there_is_none_and_prepares_nothing(
     fake_jdk(jvms / "a", "17.0.15")
     assert up.prepare_spark(tmp_path, tmp_path / "archive", print) is None
     assert prepared == [tmp_path]
+
+
+def test_up_ends_with_that_warning_and_without_an_error(
+    jvms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = SimpleNamespace(spark_archive=tmp_path / "archive")
+    stack = SimpleNamespace(up=lambda *_: {}, endpoints=places, site=SimpleNamespace(home=tmp_path))
+    monkeypatch.setattr("deploy.local.stack.LocalStack", lambda: stack)
+    monkeypatch.setattr("deploy.local.artifacts.spark_jars", lambda _: [tmp_path / "a.jar"])
+    monkeypatch.setattr("deploy.local.own_classes.prepare", lambda *_: None)
+    monkeypatch.setattr(up.startup, "prepare", lambda *_: None)
+    done = CliRunner().invoke(up.command)
+    assert done.exit_code == 0
+    assert done.stderr.startswith("warning: Spark runs on Java 17 to 22, and there is none here (found: none)")
+    fake_jdk(jvms / "a", "17.0.15")
+    assert not CliRunner().invoke(up.command).stderr

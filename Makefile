@@ -14,7 +14,9 @@ help: ## list the targets
 
 $(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# One without pip is half made: this was killed, or begun without python3-venv. (uv makes such ones too; the lock would have
+# emptied those.)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing the locked Python packages into $(VENV) (a minute the first time)"
 	@$(BIN)/python -m pip install -q "uv==$(UV_VERSION)"
 	@$(BIN)/uv pip sync -q --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import click
 
+from cdc.errors import ConfigError
+from cdc.java import for_spark
 from console.cli.local_options import chosen, only_option
 from spark.machine import startup
 
@@ -59,9 +63,30 @@ def command(only: str | None, more: str | None) -> None:
     if S3 in wanted:
         ensure(["spark-s3"], say)
     jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
-    startup.prepare(jars[0].parent, stack.site.spark_archive, say)
+    missing = prepare_spark(jars[0].parent, stack.site.spark_archive, say)
     own_classes.prepare(stack.site, say)  # without them no view keeps a state
     total = time.monotonic() - began
     started = sum(1 for value in seconds.values() if value)
     click.echo(f"up: {len(seconds)} servers ({started} started) in {total:.1f} s, data in {stack.site.home}")
     click.echo('addresses for pipeline files: eval "$(headwater ps --env)"')
+    if missing is not None:  # last, where it is read
+        click.echo(f"warning: {missing}", err=True)
+
+
+def prepare_spark(jars: Path, archive: Path, say: Callable[[str], None]) -> ConfigError | None:
+    """Make Spark's class archive, if there is a Java for Spark.
+
+    Args:
+        jars: folder with the pinned jars.
+        archive: where it goes.
+        say: is told what takes so long.
+
+    Returns:
+        that there is none. The servers run without it, and so it is no failure of ``up``.
+    """
+    try:
+        for_spark()
+    except ConfigError as missing:
+        return missing
+    startup.prepare(jars, archive, say)
+    return None

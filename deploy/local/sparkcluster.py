@@ -22,6 +22,7 @@ import pyspark
 import requests
 
 from cdc.errors import StackError
+from cdc.java import for_spark
 from deploy.local.site import HOST
 
 # A JVM starts within seconds; on a loaded machine with two cores it may take ten times that.
@@ -146,11 +147,11 @@ class SparkCluster:
         return "\n".join(f"-- {path}\n{path.read_text(errors='replace')[-2000:]}" for path in found)
 
     def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        home = Path(str(pyspark.__file__)).parent
+        home, java = Path(str(pyspark.__file__)).parent, for_spark()
         environment = {
             "PATH": os.environ.get("PATH", ""),
-            # Spark's own choice, as for the driver: not the newest, for Spark 4.1 does not run on Java 24 and newer.
-            **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
+            # As for the driver: the servers' Java may be too new for Spark.
+            **({"JAVA_HOME": str(java)} if java else {}),
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",

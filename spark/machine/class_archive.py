@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cdc.java import AT_ITS_ADDRESS
+
 # Names the archive for sessions of this process and its children.
 VARIABLE = "HEADWATER_SPARK_ARCHIVE"
-
-# Mapped where it was made for. Java's default is a random address, for which it rewrites every pointer in it at the
-# start: a tenth of a second, and 100 MiB that no other process shares and the kernel can't drop.
-AT_ITS_ADDRESS = "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
@@ -28,4 +26,4 @@ def java_options() -> str:
     # In quotes: Spark's launcher cuts the options at spaces, and a path may hold one.
     if not (archive.name and archive.is_file()):
         return ""
-    return f' "-XX:SharedArchiveFile={archive}" {AT_ITS_ADDRESS} {_QUIET}'
+    return f' "-XX:SharedArchiveFile={archive}" {' '.join(AT_ITS_ADDRESS)} {_QUIET}'

@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
+from cdc.java import for_spark
 from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
 from cdc.waits import waiting_for
 from spark.drain import DRAIN, OUR_DRAIN
@@ -49,7 +50,10 @@ SECOND_COMPILER = (
 JAVA_OPTIONS = f"-Xss4m -Xms128m -XX:+UseSerialGC {SECOND_COMPILER} -Djava.net.preferIPv4Stack=true"
 
 _DRIVER_JAVA = "spark.driver.extraJavaOptions"
+# Spark's launcher puts at the end of the class path what the environment names here.
 _AT_THE_END = "SPARK_DIST_CLASSPATH"
+# PySpark then starts no virtual machine: somebody (spark-submit) has.
+_IS_STARTED = "PYSPARK_GATEWAY_PORT"
 
 # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -284,21 +288,28 @@ def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> No
         said: gets what it says on its terminal.
         jars: come last in its class path. What Spark is told of as ``spark.jars`` it copies, and loads by a loader of
             its own, whose classes no archive holds (spark/machine/startup.py).
+
+    Raises:
+        ConfigError: there is no Java that Spark runs on, or it did not start.
     """
     if SparkContext._gateway is None:
+        home = None if _IS_STARTED in os.environ else for_spark()
+        before = os.environ.get(_AT_THE_END)
+        environment = {_AT_THE_END: os.pathsep.join([*map(str, jars), *([before] if before else [])])}
+        environment |= {"JAVA_HOME": str(home)} if home else {}
         quiet.keep(said)
         shown = SparkConf(loadDefaults=False)
         for name, value in settings.items():
             if not (looks_secret(name) or mask_text(str(value)) != str(value)):
                 shown.set(name, str(value))
         try:
-            with said.open("ab") as out, _class_path(jars), _none_left():
+            with said.open("ab") as out, _environment(**environment), _none_left():
                 gateway = launch_gateway(shown, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         except PySparkRuntimeError as error:
             raise ConfigError(
                 f"Java did not start for Spark; its own words, if it had any:\n{quiet.tail(said)}",
-                fix="install Java 17 or point JAVA_HOME at it; look at engine.driver_memory and engine.spark_conf",
+                fix=f"look at {home or 'the `java` on the PATH'}, engine.driver_memory and engine.spark_conf",
             ) from error
 
 
@@ -325,14 +336,15 @@ def _none_left() -> Iterator[None]:
 
 
 @contextmanager
-def _class_path(jars: Sequence[Path]) -> Iterator[None]:
-    """Spark's launcher puts at the end of the class path what the environment names here."""
-    before = os.environ.get(_AT_THE_END)
-    os.environ[_AT_THE_END] = os.pathsep.join([*map(str, jars), *([before] if before else [])])
+def _environment(**wanted: str) -> Iterator[None]:
+    """What the virtual machine finds in its environment, and no process that is started later."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_AT_THE_END]
-        else:
-            os.environ[_AT_THE_END] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -97,6 +97,38 @@ def test_dependencies_wait_for_health_not_for_a_start() -> None:
             assert how["condition"] == wanted, f"{service} -> {needed}"
 
 
+def test_what_is_run_is_what_was_applied() -> None:
+    once, live = services()["flights"], services()["headwater"]
+    assert once["volumes"] == live["volumes"]
+    file = "/etc/headwater/pipeline.yaml"
+    assert f"headwater apply {file} --wait" in once["command"][0] and live["command"].startswith(f"run {file} ")
+    assert live["environment"].items() <= once["environment"].items(), "what the file names is there for both"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "fails", "done"),
+    [
+        ("", "", ["python -m examples.flights.load", "headwater apply /etc/headwater/pipeline.yaml --wait"]),
+        ("./my.yaml", "", ["headwater apply /etc/headwater/pipeline.yaml --wait"]),
+        ("", "python", ["python -m examples.flights.load"]),
+    ],
+)
+def test_the_examples_data_are_loaded_for_the_example_only(
+    pipeline: str, fails: str, done: list[str], tmp_path: Path
+) -> None:
+    for name in ("python", "headwater"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*"\n' + ("exit 1\n" if name == fails else ""))
+        program.chmod(0o755)
+    once = services()["flights"]
+    assert once["environment"]["HEADWATER_PIPELINE"] == "${HEADWATER_PIPELINE:-}"
+    command = [*once["entrypoint"], *(word.replace("$$", "$") for word in once["command"])]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HEADWATER_PIPELINE": pipeline}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert said.stdout.splitlines() == done
+    assert (said.returncode != 0) is bool(fails)
+
+
 def test_no_secret_has_a_default() -> None:
     for name in PASSWORDS:
         assert set(re.findall(rf"\$\{{{name}([^}}]*)\}}", TEXT)) == {":?see deploy/compose/example.env"}

@@ -26,6 +26,9 @@ from deploy.local.services.registry import SERVICES, select
 from deploy.local.site import Site
 from deploy.local.stack import LocalStack
 from deploy.local.unpack import unpack
+from tests.support.jvms import fake_jdk, jvms
+
+__all__ = ["jvms"]
 
 
 @pytest.mark.parametrize(
@@ -80,24 +83,6 @@ def test_the_pinned_list_is_whole_and_names_no_host() -> None:
     assert len(names) == len(set(names))  # two versions of one jar on a class path would be decided by file order
     versions = {f.coordinate.version for f in pinned["kafka"] if f.coordinate.group == "org.apache.kafka"}
     assert versions == {"4.3.1"}
-
-
-def fake_jdk(folder: Path, version: str) -> Path:
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "java").write_text("#!/bin/sh\n")
-    (folder / "bin" / "java").chmod(0o755)
-    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
-    return folder
-
-
-@pytest.fixture
-def jvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with no Java but those made below the returned folder."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.setattr(java, "SYSTEM_FOLDER", tmp_path / "jvm")
-    (tmp_path / "jvm").mkdir()
-    return tmp_path / "jvm"
 
 
 def test_java_17_alone_will_do(jvms: Path) -> None:

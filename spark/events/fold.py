@@ -24,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
+from cdc.types.plain import plain_values
 from cdc.view import merge_fields
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import check_reach
@@ -152,7 +153,7 @@ def states(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     """Entries of folded aggregates: a document, or a delete of one that has ended or that nobody can tell."""
     view = view_of(spec)
     failed, held = batch.column("failed").to_pylist(), batch.column("state")
-    fields = {name: held.field(name).to_pylist(maps_as_pydicts="lossy") for name in view.state}
+    fields = {name: plain_values(held.field(name)) for name in view.state}
     there = held.is_valid().to_pylist()
     entries, letters, rows = list[Entry](), [], list[int]()
     records = sent = 0

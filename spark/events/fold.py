@@ -31,7 +31,17 @@ from spark.events.stateful import check_reach
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.machine.session import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
-from spark.reading.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, selected, unplaced
+from spark.reading.expressions import (
+    AS_TEXT,
+    PREFIX,
+    Refuse,
+    entry_batch,
+    entry_schema,
+    reason,
+    selected,
+    unplaced,
+    unwritten,
+)
 from spark.reading.spec import FlowSpec, unpack
 from spark.running import Query
 from spark.write import OWN, letter_of
@@ -58,6 +68,8 @@ def analyse_fold(spark: SparkSession, view: FoldView, refuse: Refuse = unplaced)
     if untyped:
         what = f"view {view.name}: what `initial` gives for {', '.join(untyped)} has no type"
         raise refuse(("fold", "initial"), what, "say which: cast(NULL as string)")
+    if why := unwritten(state, "initial"):
+        raise refuse(("fold", "initial"), f"view {view.name}: {why}", AS_TEXT)
     known = replace(view, state={field.name: field.dataType.simpleString() for field in state.fields})
     twice = sorted(known.state.keys() & {out for _, out in view.columns})
     if twice:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import partial
@@ -19,6 +20,7 @@ import orjson
 from cdc.catalogue import Column
 from cdc.types.results import canonical_result
 from cdc.types.rules import type_key
+from truth.answers import Far
 
 Kind = Literal["whole", "exact", "float", "other"]
 
@@ -120,6 +122,8 @@ def cells_of(column: Column) -> Callable[[Any], Cell]:
 def cell_of_result(value: Any) -> Cell:
     """The cell of what Spark SQL computed (not None): int, float, Decimal, text, date, …"""
     json = canonical_result(value)
+    if isinstance(value, date | Far):  # some of a column are the one, some the other
+        return Cell(json, json, _moment_order(json), "other")
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return Cell(json, _hashable(json), value, "other")
     kind: Kind = "whole" if isinstance(value, int) else "float" if isinstance(value, float) else "exact"
@@ -134,7 +138,7 @@ def cell_of_number(value: Any) -> Cell:
     Raises:
         ValueError: text that is no number.
     """
-    if not isinstance(value, str):
+    if not isinstance(value, str) or isinstance(value, Far):
         return cell_of_result(value)
     try:
         number = Decimal(value)

@@ -18,6 +18,7 @@ from cdc.join.tree import Aggregate, Node
 from cdc.types import canonical_result, spark_type
 from cdc.types.times import days_of
 from cdc.view import View
+from truth.answers import Far
 from truth.assembled import aggregate_type
 from truth.digest import single
 from truth.placing import is_several, standing
@@ -89,7 +90,7 @@ def _kind_of(item: Aggregate) -> str:
 
 def numbered(value: Any) -> Any:
     """What Spark SQL gave, with days and moments as the numbers that a table's rows are compared by."""
-    if isinstance(value, date):  # a moment is one too
+    if isinstance(value, date | Far):  # a moment is a date too
         return moment_number(str(canonical_result(value)))
     if isinstance(value, list):
         return [numbered(item) for item in value]

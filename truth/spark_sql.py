@@ -16,6 +16,7 @@ from cdc.catalogue import Table
 from cdc.types import spark_type
 from cdc.view import View
 from truth import values as truth
+from truth.answers import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,7 +170,7 @@ def _answers(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column of ``_tried``."""
     found: list[Any] = []
     for chunk in column.chunks:
-        values = chunk.field("v").to_pylist()
+        values = plain(chunk.field("v"))
         if chunk.null_count:
             values = [FAILED if bad else value for value, bad in zip(values, chunk.is_null().to_pylist(), strict=True)]
         found += values

@@ -68,7 +68,8 @@ def canonical_result(value: Any) -> Any:  # noqa: PLR0911 (one return a type)
 def _other(value: Any) -> Any:
     if isinstance(value, list) and value and all(type(item) is tuple and len(item) == 2 for item in value):
         return {_key(k): canonical_result(v) for k, v in value}  # how Arrow gives a map, unless told maps_as_pydicts
-    if isinstance(value, list | tuple | set | frozenset):
+    # A tuple by another name is no array: Arrow's interval of months, days and nanoseconds is such a one.
+    if isinstance(value, list | set | frozenset) or type(value) is tuple:
         return [canonical_result(v) for v in value]
     if isinstance(value, UUID):
         return str(value)

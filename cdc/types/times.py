@@ -45,7 +45,8 @@ def days_of(year: int, month: int, day: int) -> int:
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
-def _date_text(days: int) -> str:
+def date_text(days: int) -> str:
+    """Canonical text of days since 1970 that stand for no infinity, wherever Postgres's own dates end."""
     if FIRST_DAY <= days <= LAST_DAY:
         return date.fromordinal(days + 719_163).isoformat()
     year, month, day = civil(days)
@@ -65,7 +66,7 @@ def _infinite_date(days: int) -> str | None:
 @lru_cache(maxsize=65_536)  # tables hold few distinct dates; formatting one costs ten look-ups
 def canonical_date(days: int) -> str:
     """Canonical text of a date in days since 1970."""
-    return _infinite_date(days) or _date_text(days)
+    return _infinite_date(days) or date_text(days)
 
 
 def arrow_date(days: int) -> int | None:
@@ -102,8 +103,13 @@ def canonical_timestamp(micros: int) -> str:
     infinite = _infinite_timestamp(micros)
     if infinite is not None:
         return infinite
+    return timestamp_text(micros)
+
+
+def timestamp_text(micros: int) -> str:
+    """Canonical text, without a zone, of microseconds since 1970 that stand for no infinity; see ``date_text``."""
     days, of_day = divmod(micros, DAY_US)
-    return f"{_date_text(days)}T{canonical_time(of_day)}"
+    return f"{date_text(days)}T{canonical_time(of_day)}"
 
 
 def _infinite_timestamp(micros: int) -> str | None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from cdc.types import canonical_result
 from cdc.types.times import canonical_date, canonical_timestamp
+from cdc.types.values import interval
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[Sequence[Any]]:
@@ -66,6 +67,22 @@ def _moment(text: Callable[[int], str], number: int | None, zone: str = "") -> s
 
 def _plain(value: Any) -> Any:
     try:
-        return canonical_result(value)
-    except TypeError:  # an interval of months, say
+        return _interval(value) if isinstance(value, pa.MonthDayNano) else canonical_result(value)
+    except TypeError:
         return str(value)
+
+
+def _interval(value: pa.MonthDayNano) -> str:
+    """A calendar's interval as a column of that type is written; its parts may have different signs."""
+    (years, months), days = _parts(value.months, 12), value.days
+    minutes, seconds = _parts(_parts(value.nanoseconds, 1000)[0], 60_000_000)
+    hours, minutes = _parts(minutes, 60)
+    sign = "-" if seconds < 0 else ""
+    whole, micros = divmod(abs(seconds), 1_000_000)
+    return interval(f"P{years}Y{months}M{days}DT{hours}H{minutes}M{sign}{whole}.{micros:06d}S")
+
+
+def _parts(number: int, size: int) -> tuple[int, int]:
+    """How many whole ones of a size, and the rest; both with the number's sign."""
+    whole, rest = divmod(abs(number), size)
+    return (-whole, -rest) if number < 0 else (whole, rest)

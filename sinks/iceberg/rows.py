@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdc.keys import document_id
 from cdc.types import canonical_result, merge_fields
-from cdc.types.times import canonical_date, canonical_timestamp
+from cdc.types.plain import counted_type, plain_values, retyped
 from sinks.contract import UNREADABLE, Held
 
 # The column of each row's position, packed as other sinks' versions are.
@@ -43,13 +42,12 @@ def held_documents(batch: pa.RecordBatch, key: Sequence[str]) -> Iterator[Held]:
         key: names of the key's columns, in the key's order.
     """
     names = [name for name in batch.schema.names if name not in (VERSION_COLUMN, ID_COLUMN)]
-    kinds = [batch.schema.field(name).type for name in names]
-    columns = [_counted(batch.column(name)).to_pylist(maps_as_pydicts="lossy") for name in names]
+    columns = [plain_values(batch.column(name)) for name in names]
     versions = batch.column(VERSION_COLUMN).to_pylist()
     keys = _keys(batch, key, _columns(batch, key))
     for identity, version, row in zip(keys, versions, zip(*columns, strict=True), strict=True):
-        shown = {name: _shown(kind, value) for name, kind, value in zip(names, kinds, row, strict=True)}
-        yield Held(identity, UNREADABLE if version is None else version, merge_fields(b"{}", shown))
+        document = merge_fields(b"{}", dict(zip(names, row, strict=True)))
+        yield Held(identity, UNREADABLE if version is None else version, document)
 
 
 def held_keys(batches: Iterable[pa.RecordBatch], key: Sequence[str]) -> Iterator[str]:
@@ -59,7 +57,7 @@ def held_keys(batches: Iterable[pa.RecordBatch], key: Sequence[str]) -> Iterator
 
 
 def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> dict[str, list[Any]]:
-    return {name: [canonical_result(value) for value in _numbers(batch.column(name)).to_pylist()] for name in names}
+    return {name: [canonical_result(value) for value in _counted(batch.column(name))] for name in names}
 
 
 def _keys(batch: pa.RecordBatch, key: Sequence[str], columns: dict[str, list[Any]]) -> Iterator[str]:
@@ -69,68 +67,11 @@ def _keys(batch: pa.RecordBatch, key: Sequence[str], columns: dict[str, list[Any
 
 def _key_texts(array: pa.Array, values: list[Any]) -> list[Any]:
     if pa.types.is_temporal(array.type):
-        return [canonical_result(value) for value in array.to_pylist()]
+        return [canonical_result(value) for value in plain_values(array)]
     return values
 
 
-def _counted(array: pa.Array) -> pa.Array:
-    """Dates as days and timestamps as microseconds, wherever they stand."""
-    kind = _counted_type(array.type)
-    return array if kind == array.type else array.cast(kind)
-
-
-def _counted_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_counted_type(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = kind.value_field.with_type(_counted_type(kind.value_type))
-        return pa.list_(inner) if pa.types.is_list(kind) else pa.large_list(inner)
-    if pa.types.is_map(kind):
-        return pa.map_(_counted_type(kind.key_type), _counted_type(kind.item_type))
-    return kind
-
-
-def _shown(kind: pa.DataType, value: Any) -> Any:
-    """What a document says in the place of a value of ``_counted``."""
-    if value is None:
-        return None
-    if not pa.types.is_nested(kind):
-        return _moment(kind, value)
-    if pa.types.is_struct(kind):
-        return {field.name: _shown(field.type, value[field.name]) for field in kind}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return [_shown(kind.value_type, item) for item in value]
-    assert pa.types.is_map(kind)
-    return {_shown(kind.key_type, one): _shown(kind.item_type, item) for one, item in value.items()}
-
-
-def _moment(kind: pa.DataType, value: Any) -> Any:
-    """A day or a moment as text; anything else as it is."""
-    if pa.types.is_date32(kind):
-        return canonical_date(value)
-    if pa.types.is_timestamp(kind):
-        return canonical_timestamp(value) + ("Z" if kind.tz else "")
-    return value
-
-
-def _numbers(array: pa.Array) -> pa.Array:
-    """Dates as days and timestamps as microseconds, in arrays and structs too."""
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return array.cast(pa.int32())
-    if pa.types.is_timestamp(kind):
-        return pc.cast(array.cast(pa.timestamp("us", kind.tz)), pa.int64())
-    if pa.types.is_struct(kind):
-        fields = [_numbers(field) for field in array.flatten()]  # those of a struct that is null are null
-        if [field.type for field in fields] != [field.type for field in kind]:
-            names = [field.name for field in kind]
-            return pa.StructArray.from_arrays(fields, names, mask=array.is_null())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = _numbers(array.values)
-        if inner.type != array.values.type:
-            return type(array).from_arrays(array.offsets, inner, mask=array.is_null())
-    return array
+def _counted(array: pa.Array) -> list[Any]:
+    """Dates as days and timestamps as microseconds, wherever they stand but in the keys of maps."""
+    kind = retyped(array.type, counted_type, keys=False)
+    return plain_values(array if kind == array.type else array.cast(kind))

@@ -24,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
+from cdc.types.plain import plain_values
 from cdc.view import merge_fields
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import check_reach
@@ -31,7 +32,17 @@ from spark.flow import Flow, begin, changelog
 from spark.machine.arrow import map_in_arrow
 from spark.machine.session import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
-from spark.reading.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, selected, unplaced
+from spark.reading.expressions import (
+    AS_TEXT,
+    PREFIX,
+    Refuse,
+    entry_batch,
+    entry_schema,
+    reason,
+    selected,
+    unplaced,
+    unwritten,
+)
 from spark.reading.spec import FlowSpec, unpack
 from spark.running import Query
 from spark.write import OWN, letter_of
@@ -58,6 +69,8 @@ def analyse_fold(spark: SparkSession, view: FoldView, refuse: Refuse = unplaced)
     if untyped:
         what = f"view {view.name}: what `initial` gives for {', '.join(untyped)} has no type"
         raise refuse(("fold", "initial"), what, "say which: cast(NULL as string)")
+    if why := unwritten(state, "initial"):
+        raise refuse(("fold", "initial"), f"view {view.name}: {why}", AS_TEXT)
     known = replace(view, state={field.name: field.dataType.simpleString() for field in state.fields})
     twice = sorted(known.state.keys() & {out for _, out in view.columns})
     if twice:
@@ -153,7 +166,7 @@ def states(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     """Entries of folded aggregates: a document, or a delete of one that has ended or that nobody can tell."""
     view = view_of(spec)
     failed, held = batch.column("failed").to_pylist(), batch.column("state")
-    fields = {name: held.field(name).to_pylist(maps_as_pydicts="lossy") for name in view.state}
+    fields = {name: plain_values(held.field(name)) for name in view.state}
     there = held.is_valid().to_pylist()
     entries, letters, rows = list[Entry](), [], list[int]()
     records = sent = 0

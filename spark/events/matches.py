@@ -20,7 +20,7 @@ from spark.events.kept import Open, documents_of
 from spark.events.measures import empty_frame, type_of
 from spark.events.timed import given_events, lacking, start_timed
 from spark.flow import Flow
-from spark.reading.expressions import Refuse, unplaced
+from spark.reading.expressions import AS_TEXT, Refuse, unplaced, unwritten
 from spark.running import Query
 
 
@@ -48,12 +48,14 @@ def _fields(empty: DataFrame, view: MatchView, part: str, kind: Kind, refuse: Re
         what = f"view {view.name}: `{part}.where: {kind.where}` must be true or false for an event"
         raise refuse(("match", part, "where"), what, "compare something: `type = 'searched'`")
     type_of(empty, view, ("match", part, "key"), kind.key, refuse, f"{part}.key")
-    return {
-        name: type_of(
-            empty, view, ("match", part, "fields", name), said, refuse, f"{part}.fields.{name}"
-        ).simpleString()
-        for name, said in kind.fields.items()
-    }
+    found = {}
+    for name, said in kind.fields.items():
+        path, shown = ("match", part, "fields", name), f"{part}.fields.{name}"
+        field = type_of(empty, view, path, said, refuse, shown)
+        if why := unwritten(field, shown):
+            raise refuse(path, f"view {view.name}: {why}", AS_TEXT)
+        found[name] = field.simpleString()
+    return found
 
 
 def matches(spark: SparkSession, events: DataFrame, view: MatchView) -> DataFrame:

@@ -22,6 +22,7 @@ from cdc.log.ends import LogEnds
 from cdc.records.change import Op
 from cdc.timed import MatchView, TimedView
 from cdc.types import merge_fields
+from cdc.types.plain import plain_values
 from spark.disk.checkpoint import committed_offsets
 from spark.events.clocks import Clocks
 from spark.events.kept import Open, Told, documents_of
@@ -180,7 +181,7 @@ def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     assert isinstance(view, TimedView)
     failed, gone, held = (batch.column(name) for name in ("failed", "gone", "state"))
     failures, ended = failed.to_pylist(), gone.to_pylist()
-    fields = {name: held.field(name).to_pylist() for name in view.state}
+    fields = {name: plain_values(held.field(name)) for name in view.state}
     entries, letters, rows = list[Entry](), [], list[int]()
     records = sent = 0
     own = (batch.column(name).to_pylist() for name in OWN)

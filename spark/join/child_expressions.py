@@ -27,6 +27,7 @@ from cdc.join.view import JoinedView
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
 from spark.reading.expressions import (
+    AS_TEXT,
     CONDITION,
     STEADY,
     Refuse,
@@ -35,6 +36,7 @@ from spark.reading.expressions import (
     selected,
     unplaced,
     unsteady,
+    unwritten,
     way_out,
 )
 from spark.reading.guard import guarded
@@ -182,12 +184,15 @@ def _kind(
             given = selected(empty, over_struct(part, layout.table.by_name, struct)).schema[0].dataType
             if part is aggregate.where and given.simpleString() != "boolean":
                 raise refuse(f"view {view.name}: aggregate {aggregate.name}: {no_condition(part)}", CONDITION)
-        kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
+        held = empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType
     except (AnalysisException, ParseException) as error:
         plain = _as_written(empty.sparkSession, layout.table, aggregate) or error
         raise refuse(
             f"{said} is not Spark SQL over {layout.table.qualified}: {reason(plain)}", way_out(plain)
         ) from error
+    if why := unwritten(held, f"aggregate {aggregate.name}"):
+        raise refuse(f"view {view.name}: {why}", AS_TEXT)
+    kind = held.simpleString()
     number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")
     if aggregate.function in ("sum", "avg") and not number and aggregate.column is None:
         raise refuse(f"{said} gives {kind}, which has no sum", "cast it to a number, or take min, max or count")

@@ -18,6 +18,7 @@ from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
 from cdc.records.change import Change, Op
 from cdc.types import REFUSALS, canonical_result
+from cdc.types.plain import plain_values
 from spark.join.timely import Timely
 from spark.reading.computed import SEEN_CHARS, VALUE
 from spark.reading.spec import FlowSpec
@@ -72,7 +73,7 @@ class RecordReader:
         letters: list[DeadLetter] = []
         failed: dict[tuple[str, str], DeadLetter | None] = {}
         ts_ms = 0
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        columns = {name: plain_values(batch.column(name)) for name in batch.schema.names}
         plain = (columns[name] for name in ("key", "value", "topic", "partition", "offset"))
         for at, (key, value, topic, partition, offset) in enumerate(zip(*plain, strict=True)):
             decoder, change = self._decoders[topic], None

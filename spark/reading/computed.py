@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from cdc.types.plain import plain_values
 from cdc.view import View
 
 FIELD, WHERE = "__f_", "__where"
@@ -60,8 +61,8 @@ class Results:
 
     def __init__(self, view: View, batch: pa.RecordBatch) -> None:
         self._view = view
-        self._fields = {name: _values(batch.column(FIELD + name)) for name in view.fields}
-        self._where = _values(batch.column(WHERE)) if view.where else None
+        self._fields = {name: plain_values(batch.column(FIELD + name)) for name in view.fields}
+        self._where = plain_values(batch.column(WHERE)) if view.where else None
         failed = batch.column(FAILED)
         self._failed = failed if failed.null_count < len(failed) else None
 
@@ -72,8 +73,3 @@ class Results:
         if self._where is not None and self._where[at] is not True:
             return None
         return {name: values[at] for name, values in self._fields.items()}
-
-
-def _values(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    return values

@@ -55,6 +55,7 @@ WAYS_OUT = {
     "DATATYPE_MISMATCH": "cast one side, `CAST(day AS string)`; docs/types.md says the type each column has in Spark",
 }
 CONDITION = "compare something: `price > 0`, `name IS NOT NULL`"
+AS_TEXT = "cast it: cast(… AS string); a column of type interval is text already"
 STEADY = "let the database write it into a column; what depends on the time belongs into the query of readers"
 
 
@@ -80,21 +81,46 @@ def analyse(spark: SparkSession, view: View, refuse: Refuse = unplaced) -> Compu
     types: dict[str, str] = {}
     for name, expression in view.fields.items():
         with found.step():
-            types[name] = _type_of(empty, view, name, expression, partial(refuse, ("fields", name)))
+            kind = _type_of(empty, view, name, expression, partial(refuse, ("fields", name)))
+            if why := unwritten(kind, name):
+                raise refuse(("fields", name), f"view {view.name}: {why}", AS_TEXT)
+            types[name] = kind.simpleString()
     if view.where:
         with found.step():
-            if _type_of(empty, view, "where", view.where, partial(refuse, ("where",))) != "boolean":
+            if _type_of(empty, view, "where", view.where, partial(refuse, ("where",))) != T.BooleanType():
                 raise refuse(("where",), f"view {view.name}: {no_condition(view.where)}", CONDITION)
     found.end()
     return Computed(types)
 
 
-def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: Callable[[str, str], Exception]) -> str:
+def _type_of(
+    empty: DataFrame, view: View, name: str, expression: str, refuse: Callable[[str, str], Exception]
+) -> T.DataType:
     try:
-        return str(selected(empty, expression).schema[0].dataType.simpleString())
+        return selected(empty, expression).schema[0].dataType
     except (AnalysisException, ParseException) as error:
         what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
         raise refuse(what, way_out(error)) from error
+
+
+def unwritten(kind: T.DataType, path: str) -> str:
+    """Why no document can hold a value of a type, or nothing. Pure.
+
+    Python's half has no class for an interval of months; one of days and seconds it has.
+
+    Args:
+        kind: the type, and whatever is in it.
+        path: what people know it by.
+    """
+    if isinstance(kind, T.CalendarIntervalType | T.YearMonthIntervalType):
+        return f"{path} is of type {kind.simpleString()}, which no document can hold"
+    if isinstance(kind, T.ArrayType):
+        return unwritten(kind.elementType, path)
+    if isinstance(kind, T.MapType):
+        return unwritten(kind.keyType, path) or unwritten(kind.valueType, path)
+    if isinstance(kind, T.StructType):
+        return next(filter(None, (unwritten(field.dataType, f"{path}.{field.name}") for field in kind.fields)), "")
+    return ""
 
 
 def no_condition(where: str) -> str:

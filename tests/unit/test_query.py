@@ -305,6 +305,16 @@ def test_values_are_those_of_documents(duck: Duck) -> None:
     assert plain_rows(pa.record_batch({"a": pa.array([[1], None, [2, 3]]).slice(1)})) == [(None,), ([2, 3],)]
 
 
+def test_an_interval_of_months_is_written_as_a_column_of_that_type_is(duck: Duck) -> None:
+    [row] = duck.run(
+        """SELECT INTERVAL 1 MONTH, INTERVAL '-14 months', [INTERVAL '3 days -04:05:06.789'], INTERVAL 0 DAY,
+                  INTERVAL '36 hours'""",
+        5,
+        10,
+    ).rows
+    assert row == ("P1M", "P-1Y-2M", ["P3DT-4H-5M-6.789S"], "PT0S", "PT36H")
+
+
 def test_a_real_is_what_postgres_and_the_other_sinks_say_it_is() -> None:
     reals = [1.1, 1.3333334, 1e38, 16777216.0, None]
     assert plain_rows(pa.record_batch({"a": pa.array(reals, pa.float32())})) == [(one,) for one in reals]

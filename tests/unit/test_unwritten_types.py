@@ -1,0 +1,88 @@
+"""What Spark SQL may give and no document can hold: an interval of months is refused before anything runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as T
+
+from cdc.catalogue import Column, Table
+from cdc.errors import ConfigError
+from cdc.fold import FoldView
+from cdc.join.tree import Aggregate, Node
+from cdc.join.view import JoinedView
+from cdc.timed import Kind, MatchView
+from cdc.types import canonical_result
+from cdc.view import View
+from spark.events import fold, matches
+from spark.join import child_expressions
+from spark.reading import expressions
+
+TABLE = Table("public", "t", (Column("id", "integer", "int4", nullable=False),), ("id",))
+MONTHS: list[T.DataType] = [T.CalendarIntervalType(), T.YearMonthIntervalType()]
+
+
+def test_an_interval_of_months_is_no_list_of_numbers() -> None:
+    with pytest.raises(TypeError, match="MonthDayNano"):
+        canonical_result(pa.array([pa.MonthDayNano([1, 2, 3])])[0].as_py())
+    assert canonical_result((1, [2])) == [1, [2]]
+
+
+@pytest.mark.parametrize("months", MONTHS)
+def test_an_interval_of_months_has_no_place_wherever_it_stands(months: T.DataType) -> None:
+    shapes = [months, T.ArrayType(months), T.MapType(T.StringType(), months), T.MapType(months, T.StringType())]
+    said = f"half is of type {months.simpleString()}, which no document can hold"
+    assert [expressions.unwritten(shape, "half") for shape in shapes] == [said] * 4
+    inner = T.StructType([T.StructField("a", T.IntegerType()), T.StructField("b", T.ArrayType(months))])
+    assert expressions.unwritten(inner, "half").startswith("half.b is of type interval")
+    for fine in (T.DayTimeIntervalType(), T.ArrayType(T.DateType()), T.NullType(), T.StructType([])):
+        assert not expressions.unwritten(fine, "half")
+
+
+def given(monkeypatch: pytest.MonkeyPatch, kind: T.DataType) -> Any:
+    """A session in which every expression is of a type."""
+    frame = SimpleNamespace(schema=[SimpleNamespace(dataType=kind)])
+    frame.select = lambda *_: frame
+    for module in (expressions, fold, child_expressions):
+        monkeypatch.setattr(module, "selected", lambda *_: frame)
+    monkeypatch.setattr(expressions, "_schema", lambda *_: None)
+    return SimpleNamespace(createDataFrame=lambda *_: frame, range=lambda *_: frame)
+
+
+@pytest.mark.parametrize("months", MONTHS)
+def test_a_field_of_months_is_refused_by_name_and_says_what_to_do(monkeypatch: Any, months: T.DataType) -> None:
+    view = View("v", TABLE, ("id",), (("id", "id"),), {"half": "CAST(lasting AS INTERVAL)"})
+    with pytest.raises(ConfigError, match=r"view v: half is of type interval.*no document can hold") as refused:
+        expressions.analyse(given(monkeypatch, months), view)
+    assert "cast(… AS string)" in str(refused.value)
+    days = given(monkeypatch, T.DayTimeIntervalType())
+    assert expressions.analyse(days, view).types == {"half": "interval day to second"}
+
+
+def test_a_state_of_months_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = FoldView("v", TABLE, ("id",), (("id", "id"),), initial="…", step="state")
+    state = T.StructType([T.StructField("half", MONTHS[0])])
+    with pytest.raises(ConfigError, match=r"initial\.half is of type interval, which no document can hold"):
+        fold.analyse_fold(given(monkeypatch, state), view)
+
+
+def test_a_match_s_field_of_months_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = MatchView("v", TABLE, ("id",), (), time="at", first=Kind("true", "id", {"half": "…"}))
+    kinds = {"half": MONTHS[0]}
+    monkeypatch.setattr(matches, "empty_frame", lambda *_: None)
+    monkeypatch.setattr(matches, "type_of", lambda *at: kinds.get(at[2][-1], T.BooleanType()))
+    with pytest.raises(ConfigError, match=r"first\.fields\.half is of type interval, which no document can hold"):
+        matches.analyse_matches(SimpleNamespace(), view)  # type: ignore[arg-type]
+
+
+def test_an_aggregate_of_months_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    item = Aggregate("longest", TABLE, (("id", "id"),), "max", False, "make_interval(1)")
+    root = Table("public", "p", (Column("id", "integer", "int4"),), ("id",))
+    node = Node("v", "root", root, (), (("id", "id"),), aggregates=(item,))
+    view = JoinedView("v", root, ("id",), node.columns, root=node)
+    monkeypatch.setattr(child_expressions, "_value", lambda *_: SimpleNamespace(alias=lambda _: None))
+    with pytest.raises(ConfigError, match="aggregate longest is of type interval, which no document can hold"):
+        child_expressions.analysed(given(monkeypatch, MONTHS[0]), view)

@@ -26,7 +26,7 @@ COLLATED = "its collation is nondeterministic: texts that differ may be equal in
 _NO_EQUALITY = frozenset(("json", "xml", "point", "tsvector", "hstore"))
 # Text that Postgres does not order as text.
 _OTHER_ORDER = frozenset(
-    ("interval", "inet", "cidr", "ltree", "bytea", "json", "jsonb", "xml", "point", "tsvector", "hstore")
+    ("interval", "timetz", "inet", "cidr", "ltree", "bytea", "json", "jsonb", "xml", "point", "tsvector", "hstore")
 )
 _NUMBERS = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric", "money"))
 
@@ -74,7 +74,8 @@ def not_sorted(column: Column) -> str | None:
     if column.collated:
         return f"{column.name} can't be ordered, {COLLATED}"
     if key in _OTHER_ORDER or key.endswith("range") or key not in RULES:
-        return f"{column.name} is {kind(column)}, which has no order here"
+        why = f": {_AMBIGUOUS[key]}" if key == "timetz" else ""
+        return f"{column.name} is {kind(column)}, which has no order here{why}"
     return None
 
 

@@ -85,7 +85,7 @@ def test_types_that_do_not_join(one: str, other: str, reason: str) -> None:
 def test_every_type_has_an_opinion() -> None:
     sortable = {kind for kind in RULES if not_sorted(column(kind)) is None}
     assert {"int8", "numeric", "text", "timestamptz", "bool", "uuid", "enum", "money", "time"} <= sortable
-    unsorted = {"json", "jsonb", "hstore", "point", "bytea", "interval", "timetz", "inet", "int4range", "xml"}
+    unsorted = {"json", "jsonb", "hstore", "point", "bytea", "interval", "timetz", "inet", "int4range", "xml", "vector"}
     assert not unsorted & sortable
     assert not_sorted(column("int4[]")) == "c is an array (int4[])"
     assert not_sorted(column("timetz")) == (
@@ -96,7 +96,7 @@ def test_every_type_has_an_opinion() -> None:
     assert not_added(column("numeric[]")) is not None
     counted = {kind for kind in RULES if not_counted(column(kind)) is None}
     assert {"int4", "float8", "numeric", "text", "uuid", "bytea"} <= counted
-    assert not {"json", "jsonb", "citext", "interval"} & counted
+    assert not {"json", "jsonb", "citext", "interval", "vector", "halfvec"} & counted
 
 
 def test_a_time_without_a_zone_is_ordered_by_its_text_as_in_postgres() -> None:

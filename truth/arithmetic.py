@@ -103,8 +103,6 @@ def order(column: Column, value: Any) -> Any:
         return _number_order(Decimal(value))
     if key in _MOMENTS:
         return _moment_order(value)
-    if key == "timetz":
-        return value.removesuffix("Z")
     # Python compares text by code points, which is the order of its UTF-8 bytes.
     return _hashable(value)
 

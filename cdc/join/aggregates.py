@@ -164,6 +164,16 @@ def summed(aggregate: Aggregate, parts: Mapping[str, int], count: int) -> Any:
     return decimal_text(found, scale + 4 if average else scale)
 
 
+def for_json(value: Any) -> Any:
+    """A result for orjson, which takes 64 bits of an integer and refuses more: such a sum is a fragment of JSON.
+
+    Args:
+        value: canonical, as ``summed`` and ``extreme`` give it.
+    """
+    wide = type(value) is int and not -(1 << 63) <= value < 1 << 64
+    return orjson.Fragment(str(value)) if wide else value
+
+
 def _double(number: Fraction) -> float | str:
     try:
         return float(number)

@@ -23,11 +23,9 @@ _AMBIGUOUS = {
 }
 # Of a nondeterministic collation, also: 'a' and 'A', or two spellings of 'é', may be equal.
 COLLATED = "its collation is nondeterministic: texts that differ may be equal in Postgres, and are not here"
-_NO_EQUALITY = frozenset(("json", "xml", "point", "tsvector", "hstore"))
+_NO_EQUALITY = frozenset(("json", "xml", "point", "tsvector", "hstore", "vector", "halfvec"))
 # Text that Postgres does not order as text.
-_OTHER_ORDER = frozenset(
-    ("interval", "inet", "cidr", "ltree", "bytea", "json", "jsonb", "xml", "point", "tsvector", "hstore")
-)
+_OTHER_ORDER = _NO_EQUALITY | {"interval", "timetz", "inet", "cidr", "ltree", "bytea", "jsonb"}
 _NUMBERS = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric", "money"))
 
 
@@ -74,7 +72,8 @@ def not_sorted(column: Column) -> str | None:
     if column.collated:
         return f"{column.name} can't be ordered, {COLLATED}"
     if key in _OTHER_ORDER or key.endswith("range") or key not in RULES:
-        return f"{column.name} is {kind(column)}, which has no order here"
+        why = f": {_AMBIGUOUS[key]}" if key == "timetz" else ""
+        return f"{column.name} is {kind(column)}, which has no order here{why}"
     return None
 
 

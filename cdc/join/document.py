@@ -9,10 +9,12 @@ import orjson
 
 from cdc import types
 from cdc.catalogue import Column
-from cdc.join.aggregates import result_type
+from cdc.join.aggregates import for_json, result_type
 from cdc.join.layout import Layout
 from cdc.join.ordering import order_key, rank
 from cdc.join.tree import Aggregate, Node, Order
+
+_BITS = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}
 
 # What is made of a part of a node.
 Made = Callable[["Shape", "Part"], Any]
@@ -63,8 +65,7 @@ class Shape:
             (name, at, types.arrow_converter(by_name[name])) for name, at in places.items() if name not in node.taken
         ]
         self._columns = [(out, places[name], types.arrow_converter(by_name[name])) for name, out in node.columns]
-        self._aggregates = [(a.name, _typed_result(a)) for a in node.aggregates]
-        self._results = [(a.name, _typed_result(a) or _bounded(a)) for a in node.aggregates]
+        self._results = [(a.name, _typed_result(a)) for a in node.aggregates]
         self.refs = [Shape(ref, layout) for ref in node.refs]
         self.children = [Shape(child, layout) for child in node.children]
         self._shown = [(one.name, one.many) for one in node.shown]
@@ -83,13 +84,17 @@ class Shape:
             part.plain = found[self.node.columns[0][1]]
             return part.plain
         self._nested(part, found, _plain)
-        for (name, _), value in zip(self._aggregates, part.aggregates, strict=True):
-            found[name] = value
+        for (name, _), value in zip(self._results, part.aggregates, strict=True):
+            found[name] = for_json(value)
         part.plain = found
         return found
 
     def typed(self, part: Part) -> Any:
-        """The part as values for ``JoinedView.arrow_schema``."""
+        """The part as values for ``JoinedView.arrow_schema``.
+
+        Raises:
+            any of ``cdc.types.REFUSALS``: an aggregate's value has no place in its type (terminal).
+        """
         if part.typed is not None:
             return part.typed
         row = part.row
@@ -101,7 +106,7 @@ class Shape:
             part.typed = found[self.node.value]
             return part.typed
         self._nested(part, found, Shape.typed)
-        for (name, convert), value in zip(self._aggregates, part.aggregates, strict=True):
+        for (name, convert), value in zip(self._results, part.aggregates, strict=True):
             found[name] = value if convert is None or value is None else convert(value)
         part.typed = found
         return found
@@ -236,24 +241,21 @@ def _sort_key(column: Column, at: int, order: Order) -> Any:
 
 
 def _typed_result(aggregate: Aggregate) -> types.Converter | None:
-    """From an aggregate's canonical value to what Arrow takes."""
+    """From an aggregate's canonical value to what Arrow takes.
+
+    A number that its type has no room for is refused by itself: Arrow would refuse all rows beside it.
+    """
+    from cdc.types import values
+
     kind = result_type(aggregate)
     if aggregate.function in ("min", "max") and kind in ("timestamp", "timestamp_ntz", "date"):
         return _moment_of(kind)
     if kind.startswith("decimal"):
-        from cdc.types import values
-
         precision, scale = kind[8:-1].split(",")
         return values.decimal_of(int(precision), int(scale))
+    if kind in _BITS:
+        return values.integer_of(_BITS[kind])
     return float if kind in ("double", "float") else None
-
-
-def _bounded(aggregate: Aggregate) -> types.Converter | None:
-    """A whole number that its type has no room for is refused by itself: Arrow would refuse all rows beside it."""
-    from cdc.types import values
-
-    bits = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}.get(result_type(aggregate))
-    return None if bits is None else values.integer_of(bits)
 
 
 def _moment_of(kind: str) -> types.Converter:

@@ -32,6 +32,7 @@ _OURS = re.compile(
     r"|the (?:key must|document (?:has|is)) [a-z_0-9 ,;]+"
     r"|record \S+/\d+/\d+: \S+\.\S+ did not change, is large, and so is not in Postgres's log"
     r"|rejected without a reason"
+    r"|a value has no place in (?:the table's columns|Spark SQL's types)"
 )
 # Spark SQL stands between backticks: it is the file's, not a row's. What it saw comes behind.
 _EXPRESSION = re.compile(r"Spark could not compute ((?:[^`{]|`[^`]*`)*?) for (?:this row|\{)")
@@ -67,7 +68,7 @@ def hidden(why: str) -> str:
     """
     if why.startswith(REFUSED):
         return REFUSED + cause_of(why.removeprefix(REFUSED))
-    return cause_of(why) if why.startswith("Spark could not compute") else why
+    return cause_of(why) if why.startswith(("Spark could not compute", "a value has no place in")) else why
 
 
 def _without_values(words: str) -> str:

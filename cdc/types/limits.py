@@ -13,6 +13,9 @@ from cdc.types.rules import RULES, SQL_NAMES, bit_length, type_key
 
 _ABSENT_ARRAYS = frozenset(("interval", "money", "name", "point", "xml"))
 _SHAPES = frozenset(("box", "line", "lseg", "path", "polygon", "circle"))
+# pgvector's, of which Debezium gives the numbers; and what it gives as a structure, pgvector's and PostGIS's.
+_VECTORS = frozenset(("vector", "halfvec"))
+_STRUCTURES = frozenset(("sparsevec", "geometry", "geography"))
 # Array elements for which an unchanged large value is marked; for every other kind of array it arrives as null.
 _MARKED_ARRAYS = frozenset(("text", "varchar", "bpchar", "json", "jsonb", "int4", "int8", "uuid", "date", "bytea"))
 # Never stored out of line, so never left out of an event.
@@ -26,8 +29,16 @@ def unsupported(column: Column) -> str | None:
     key = type_key(column)
     if key in _SHAPES:
         return f"Debezium gives a {key} in a binary form that is not Postgres's value"
-    if not column.array:
-        return _unsupported_bits(column)
+    if key in _STRUCTURES or (column.array and key in _VECTORS):
+        return (
+            f"Debezium gives {column.type_name} in a form that is not Postgres's value; a text column beside it that a "
+            "trigger writes can be in a view"
+        )
+    return _unsupported_array(column) if column.array else _unsupported_bits(column)
+
+
+def _unsupported_array(column: Column) -> str | None:
+    key = type_key(column)
     if key in _ABSENT_ARRAYS:
         return f"Debezium leaves columns of type {key}[] out of its events"
     if key in ("bit", "varbit"):
@@ -101,7 +112,7 @@ def null_when_unchanged(column: Column) -> bool:
     """
     key = type_key(column)
     if not column.array:
-        return key in ("bit", "varbit") or key in _SHAPES
+        return key in ("bit", "varbit") or key in _SHAPES or key in _VECTORS
     is_domain = not column.type_name.endswith("[]")
     return is_domain or key not in _MARKED_ARRAYS
 

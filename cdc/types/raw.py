@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
@@ -304,6 +305,26 @@ def _point(column: Column, value: Any) -> dict[str, Any]:
     return {name: _real(column, value[name]) for name in ("x", "y")}
 
 
+def _vector(column: Column, value: Any) -> list[float]:
+    text = _text_of(value, "a vector as Postgres prints it, like '[1,2.5,3]',")
+    try:
+        found = json.loads(text)
+        printed = values.vector(found)
+    except (ValueError, TypeError):
+        raise ValueError(f"expected a vector as Postgres prints it, like '[1,2.5,3]', got {text!r:.60}") from None
+    wanted = _LENGTH.search(column.type_name)
+    if wanted and len(found) != int(wanted[1]):
+        raise ValueError(f"{len(found)} numbers do not fit {column.type_name}")
+    form = "e" if type_key(column) == "halfvec" else "f"
+    try:
+        held = [struct.unpack(form, struct.pack(form, float(number)))[0] for number in found]
+    except OverflowError:
+        raise ValueError(f"a number does not fit {column.type_name}") from None
+    if (kept := values.halfvec(held)) != printed:
+        raise ValueError(f"more digits than a {type_key(column)} keeps: it would be {kept[:60]}")
+    return [float(number) for number in found]
+
+
 _MAKERS: Mapping[str, Raw] = {
     "bool": _boolean,
     **dict.fromkeys(_BITS, _integer),
@@ -325,4 +346,5 @@ _MAKERS: Mapping[str, Raw] = {
     "hstore": _hstore,
     "bit": _bits,
     "point": _point,
+    **dict.fromkeys(("vector", "halfvec"), _vector),
 }

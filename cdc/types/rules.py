@@ -83,6 +83,8 @@ RULES: dict[str, Rule] = {
     "bit": _KEYWORD,
     "varbit": _KEYWORD,
     "point": Rule(values.point, values.point_text, "string", {"properties": {"x": DOUBLE_FIELD, "y": DOUBLE_FIELD}}),
+    "vector": Rule(values.vector, values.vector),
+    "halfvec": Rule(values.halfvec, values.halfvec),
     "xml": _PLAIN_TEXT,
     "tsvector": _PLAIN_TEXT,
 }

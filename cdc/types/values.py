@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -24,6 +25,9 @@ NUMERIC_WORDS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINI
 _INTERVAL = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
+# Between these Postgres prints a float4 with an exponent, and Python prints it without one.
+_EXPONENT_FROM, _PYTHON_TOO = 1e6, 1e16
+_FLOAT4, _FLOAT4_MAX = struct.Struct("f"), 3.4028235e38
 
 
 def text(value: Any) -> str:
@@ -210,6 +214,36 @@ def hstore(value: str) -> dict[str, str | None]:
 def hstore_text(value: str) -> str:
     """hstore for Arrow: JSON text."""
     return orjson.dumps(hstore(value)).decode()
+
+
+def vector(values: Any) -> str:
+    """pgvector's vector, of which Debezium gives the numbers as it has read them: text as Postgres prints it."""
+    return f"[{','.join([_printed(_finite(value)) for value in _list(values)])}]"
+
+
+def halfvec(values: Any) -> str:
+    """The same of a halfvec: its numbers are of 32 bits, which Avro and Python make wider (0.10000000149011612)."""
+    return f"[{','.join([_printed(_narrow(_finite(value))) for value in _list(values)])}]"
+
+
+def _finite(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) <= _FLOAT4_MAX:
+        raise ValueError(f"{value!r:.60} is no number of a vector")
+    return float(value)
+
+
+def _narrow(number: float) -> float:
+    """The number with the fewest digits that is the same one in 32 bits."""
+    single = _FLOAT4.pack(number)
+    texts = (float(f"{number:.{digits}g}") for digits in range(6, 10))
+    return next((text for text in texts if _FLOAT4.pack(text) == single), number)
+
+
+def _printed(number: float) -> str:
+    if _EXPONENT_FROM <= abs(number) < _PYTHON_TOO:
+        digits, _, exponent = f"{number:.8e}".partition("e")
+        return f"{digits.rstrip('0').rstrip('.')}e{exponent}"
+    return repr(number).removesuffix(".0")
 
 
 def array_of(convert: Converter | None) -> Converter:

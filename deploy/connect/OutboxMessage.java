@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.io.IOException;
+import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
@@ -29,6 +30,8 @@ import org.apache.kafka.connect.errors.ConnectException;
  */
 final class OutboxMessage {
     private static final int KNOWN_SCHEMAS = 100;
+    // Of a numeric in Postgres; the zeros of 1e999999999 would be a gigabyte.
+    private static final int LARGEST_SCALE = 16_383;
     private static final Charset WHOLE = StandardCharsets.UTF_8;
 
     private final ObjectMapper json = JsonMapper.builder()
@@ -158,7 +161,10 @@ final class OutboxMessage {
                 if (schema.name() != null) {
                     return node.toString(); // JSON in JSON
                 }
-                return node.isTextual() || node.isNumber() ? node.asText() : node.isContainerNode() ? node.toString() : null;
+                if (node.isNumber()) {
+                    return digits(node);
+                }
+                return node.isTextual() ? node.asText() : node.isContainerNode() ? node.toString() : null;
             case BOOLEAN:
                 return node.isBoolean() ? node.booleanValue() : null;
             case INT16:
@@ -176,6 +182,12 @@ final class OutboxMessage {
             default:
                 return null;
         }
+    }
+
+    /** A number as Postgres prints a numeric: without an exponent, unless it is beyond what a numeric holds. */
+    private static String digits(JsonNode node) {
+        BigDecimal number = node.decimalValue();
+        return Math.abs((long) number.scale()) <= LARGEST_SCALE ? number.toPlainString() : node.asText();
     }
 
     private static boolean whole(JsonNode node) {

@@ -12,6 +12,7 @@ import orjson
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
+from cdc.join.aggregates import for_json
 from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.outbox import topics_of_table
@@ -238,7 +239,8 @@ def _total(total: Total) -> dict[str, Any]:
     return {
         "path": total.path,
         "table": total.table,
-        "value": total.value,
+        # As JSON reads it, like the document: a sum may be beyond the integers that what prints this can write.
+        "value": truth.parse(truth.canonical(for_json(total.value))),
         "values": total.count,
         "known": total.known,
     }

@@ -34,7 +34,7 @@ from spark.reading.entries import Decoded, Entry, EntryDecoder
 from spark.reading.expressions import compute, entry_batch, entry_schema
 from spark.reading.record import batch_of
 from spark.reading.spec import FlowSpec
-from spark.write import NEW, from_arrow
+from spark.write import NEW, from_arrow, letter_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +107,9 @@ class Tested:
                 taken = reader.read(records)
                 self.letters += taken.letters
                 for piece in pieces(taken.changes):
-                    yield from self._computed(Decoded(entries_of(joiner, piece, taken.ts_ms), [], 0))
+                    entries, unfit = entries_of(joiner, piece, taken.ts_ms)
+                    letters = [letter_of(self.spec, entry, why) for entry, why in unfit]
+                    yield from self._computed(Decoded(entries, letters, 0))
 
         return made
 

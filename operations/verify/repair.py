@@ -301,12 +301,14 @@ def made_of(
 ) -> list[Entry]:
     """Entries of roots that the row store knows, under versions that it has just raised.
 
-    ``failed`` is told id -> why, of those without a document because Spark SQL fails for them."""
+    ``failed`` is told id -> why, of those without a document because Spark SQL fails for them, or can't hold them."""
     if not roots:
         return []
     # Raising the version of a root that never came would leave its counter behind for ever.
     known = joiner.assembler.read(list(roots))
-    entries = entries_of(joiner, joiner.make({root: at for root, at in roots.items() if root in known}), 0)
+    entries, unfit = entries_of(joiner, joiner.make({root: at for root, at in roots.items() if root in known}), 0)
+    if failed is not None:
+        failed |= {entry.id: why for entry, why in unfit}
     if not work.view.needs_spark or not entries:
         return entries
     batch = entry_batch(work.flow.spec, work.view, Decoded(entries, [], 0))

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark.flow import Flow
 from spark.join.plans import documents
-from spark.join.stage import Form, as_documents, begin, joiner_of, view_of
+from spark.join.stage import Form, begin, documents_form, joiner_of, view_of
 from spark.reading.entries import Decoded
 from spark.reading.expressions import entry_batch
 from spark.reading.spec import unpack
@@ -34,9 +34,9 @@ def shard_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         yield entry_batch(spec, view_of(spec), decoded)
 
 
-def of_shards(packed: bytes, batches: Iterator[pa.RecordBatch], form: Form = as_documents) -> Iterator[Decoded]:
+def of_shards(packed: bytes, batches: Iterator[pa.RecordBatch], form: Form | None = None) -> Iterator[Decoded]:
     """Shard numbers in, the entries of their roots out."""
-    joiner = begin(joiner_of(packed))
+    joiner, form = begin(joiner_of(packed)), form or documents_form(packed)
     for batch in batches:
         for shard in batch.column("id").to_pylist():
             for made in joiner.later(shard):

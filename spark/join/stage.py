@@ -18,6 +18,7 @@ from cdc.join.incoming import Incoming
 from cdc.join.versions import row_of
 from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
+from cdc.types import REFUSALS
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.join.engine import Joiner, Made
@@ -28,7 +29,7 @@ from spark.join.timely import Timely
 from spark.reading.entries import Decoded, Entry
 from spark.reading.expressions import entry_batch
 from spark.reading.spec import FlowSpec, unpack
-from spark.write import NEW, apply_decoded
+from spark.write import NEW, apply_decoded, letter_of
 
 Make = Callable[[Sequence[Incoming], Task, Refuse], Iterator[list[Made]]]
 # Made documents, with the newest source timestamp, as entries, and as letters those that can't be any.
@@ -146,15 +147,21 @@ class _Refused:
         self.letters.append(self.reader.letter(row_of(change.key) if versions else change.key, error, at))
 
 
-def as_documents(joiner: Joiner, made: list[Made], ts_ms: int) -> tuple[list[Entry], list[DeadLetter]]:
+def documents_form(packed: bytes) -> Form:
     """As a sink of documents takes them."""
-    return entries_of(joiner, made, ts_ms), []
+
+    def form(joiner: Joiner, made: list[Made], ts_ms: int) -> tuple[list[Entry], list[DeadLetter]]:
+        entries, unfit = entries_of(joiner, made, ts_ms)
+        return entries, [letter_of(unpack(packed), entry, why) for entry, why in unfit]
+
+    return form
 
 
-def live(packed: bytes, batches: Iterator[pa.RecordBatch], form: Form = as_documents) -> Iterator[Decoded]:
-    """Records applied to the row store, and the entries that come of it."""
+def live(packed: bytes, batches: Iterator[pa.RecordBatch], form: Form | None = None) -> Iterator[Decoded]:
+    """Records applied to the row store, and the entries that come of it; documents if no other form is asked for."""
     joiner = begin(joiner_of(packed))
-    yield from _documents(joiner, (joiner.process, form), this_task(), packed, batches)
+    how = joiner.process, form or documents_form(packed)
+    yield from _documents(joiner, how, this_task(), packed, batches)
 
 
 def filled(
@@ -163,10 +170,11 @@ def filled(
     batch: int,
     packed: bytes,
     batches: Iterator[pa.RecordBatch],
-    form: Form = as_documents,
+    form: Form | None = None,
 ) -> Iterator[Decoded]:
     """The same for the second pass of a fill; arguments as ``fill_documents``."""
     joiner, task = begin(_filler(packed, attempt)), this_task(batch)
+    form = form or documents_form(packed)
     if once:
         yield from _documents(joiner, (joiner.fill, form), task, packed, batches)
         return
@@ -194,12 +202,26 @@ def _documents(
             yield Decoded([], [*taken.letters, *refused.letters], records)
 
 
-def entries_of(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:
-    """Made documents as entries, with typed rows if Spark SQL wants them."""
+def entries_of(joiner: Joiner, made: list[Made], ts_ms: int) -> tuple[list[Entry], list[tuple[Entry, str]]]:
+    """Made documents as entries, with typed rows if Spark SQL wants them.
+
+    Returns:
+        entries; and documents that have no place in Spark SQL's types, with the reason: their entries are deletes, as
+        where an expression fails, because what was there is no longer true. Of a new one there is no entry.
+    """
     view, shape = joiner.view, joiner.assembler.shape
-    entries = []
+    entries: list[Entry] = []
+    unfit: list[tuple[Entry, str]] = []
     for item, document in zip(made, joiner.documents(made), strict=True):
-        row = tuple(shape.typed(item.part).values()) if item.part is not None and view.needs_spark else None
         offset = NEW if item.new else -1
-        entries.append(Entry(view.name, view.document_of(item.key), item.version, document, "", -1, offset, ts_ms, row))
-    return entries
+        entry = Entry(view.name, view.document_of(item.key), item.version, document, "", -1, offset, ts_ms)
+        if item.part is not None and view.needs_spark:
+            try:
+                entry = entry._replace(row=tuple(shape.typed(item.part).values()))
+            except REFUSALS as error:
+                unfit.append((entry, f"a value has no place in Spark SQL's types: {error}"))
+                if item.new:
+                    continue
+                entry = entry._replace(document=None)
+        entries.append(entry)
+    return entries, unfit

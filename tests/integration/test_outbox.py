@@ -134,9 +134,11 @@ def test_a_message_that_is_no_event_is_a_dead_letter_and_stops_nothing(pipeline:
     for one in WRONG:
         pipeline.execute("SELECT pg_logical_emit_message(true, %s, %s)", PREFIX, one)
     pipeline.execute("SELECT pg_logical_emit_message(true, 'somebody else', 'no event of ours')")
-    good = {"id": ADDED, "aggregatetype": "order", "aggregateid": "1", "type": "said", "payload": None}
+    # A number in a text column has the digits that Postgres prints, and no exponent.
+    good = {"id": ADDED, "aggregatetype": "order", "aggregateid": "1", "type": 1e-07, "payload": None}
+    wanted = good | {"type": "0.0000001"}
     pipeline.execute("SELECT pg_logical_emit_message(false, %s, %s)", PREFIX, json.dumps(good))
-    assert pipeline.settled(lambda: pipeline.in_redis("event").get(ADDED), good) == good
+    assert pipeline.settled(lambda: pipeline.in_redis("event").get(ADDED), wanted) == wanted
 
     def letters() -> int:
         said = [one for one in pipeline.dead_letters() if "is a message that is no event" in one["reason"]]

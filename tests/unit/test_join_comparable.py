@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from cdc.catalogue import Column
 from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
-from cdc.types import RULES
+from cdc.join.ordering import order_key
+from cdc.types import RULES, spark_type
+from cdc.types.times import canonical_time
+from truth.arithmetic import order
 
 
 def column(kind: str, name: str = "c") -> Column:
@@ -81,11 +85,23 @@ def test_types_that_do_not_join(one: str, other: str, reason: str) -> None:
 def test_every_type_has_an_opinion() -> None:
     sortable = {kind for kind in RULES if not_sorted(column(kind)) is None}
     assert {"int8", "numeric", "text", "timestamptz", "bool", "uuid", "enum", "money", "time"} <= sortable
-    assert not {"json", "jsonb", "hstore", "point", "bytea", "interval", "inet", "int4range", "xml"} & sortable
+    unsorted = {"json", "jsonb", "hstore", "point", "bytea", "interval", "timetz", "inet", "int4range", "xml", "vector"}
+    assert not unsorted & sortable
     assert not_sorted(column("int4[]")) == "c is an array (int4[])"
+    assert not_sorted(column("timetz")) == (
+        "c is timetz, which has no order here: its zone counts in Postgres, and is not in the log"
+    )
     added = {kind for kind in RULES if not_added(column(kind)) is None}
     assert added == {"int2", "int4", "int8", "float4", "float8", "numeric", "money"}
     assert not_added(column("numeric[]")) is not None
     counted = {kind for kind in RULES if not_counted(column(kind)) is None}
     assert {"int4", "float8", "numeric", "text", "uuid", "bytea"} <= counted
-    assert not {"json", "jsonb", "citext", "interval"} & counted
+    assert not {"json", "jsonb", "citext", "interval", "vector", "halfvec"} & counted
+
+
+def test_a_time_without_a_zone_is_ordered_by_its_text_as_in_postgres() -> None:
+    micros = [0, 1, 28_800_000_000, 28_800_000_001, 28_800_450_000, 28_800_500_000, 28_801_000_000, 86_400_000_000]
+    texts = [canonical_time(value) for value in micros]
+    mixed = texts[::-1]
+    assert sorted(mixed, key=order_key(spark_type(column("time")))) == texts
+    assert sorted(mixed, key=partial(order, column("time"))) == texts

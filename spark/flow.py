@@ -25,12 +25,12 @@ from cdc.log.ends import Offsets
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from spark import replay
+from spark.arrow import map_in_arrow
 from spark.disk.applied import tell_applied
 from spark.disk.checkpoint import check_checkpoint, committed_offsets, planned, trim
 from spark.disk.state import rebuild_command
 from spark.disk.status import FlowStatus
 from spark.drain import drained
-from spark.machine.arrow import map_in_arrow
 from spark.reading.expressions import compute, entries_with_rows, entry_schema
 from spark.reading.record import RECORD
 from spark.reading.source import read_changelog

@@ -31,11 +31,11 @@ from operations.verify.newest_records import newest_records
 from operations.verify.repair_work import Refused, Repair
 from operations.verify.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
+from spark.arrow import map_in_arrow
 from spark.flow import plan_flows
 from spark.join import health
 from spark.join.engine import Joiner
 from spark.join.stage import entries_of, open_store
-from spark.machine.arrow import map_in_arrow
 from spark.reading.computed import Failure, Results
 from spark.reading.entries import Decoded, Entry
 from spark.reading.expressions import compute, entries_with_rows, entry_batch, entry_schema, without_tallies

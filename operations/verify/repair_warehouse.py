@@ -21,7 +21,7 @@ from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
-from spark.machine.arrow import map_in_arrow
+from spark.arrow import map_in_arrow
 from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.record import batch_of
 from spark.warehouse.keyless import keyed_entries

@@ -26,10 +26,10 @@ from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
 from cdc.types.plain import plain_values
 from cdc.view import merge_fields
+from spark.arrow import map_in_arrow
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import check_reach
 from spark.flow import Flow, begin, changelog
-from spark.machine.arrow import map_in_arrow
 from spark.machine.session import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.reading.expressions import (

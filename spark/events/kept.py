@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.arrow import map_in_arrow
 from spark.drain import drained
 from spark.flow import Flow
-from spark.machine.arrow import map_in_arrow
 from spark.reading.entries import Decoded
 from spark.reading.spec import FlowSpec, unpack
 from spark.running import Query

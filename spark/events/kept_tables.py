@@ -26,10 +26,10 @@ from cdc.log import letters as deadletters
 from cdc.stateful import StatefulView
 from cdc.types import spark_type
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
+from spark.arrow import map_in_arrow
 from spark.disk.lease import Lease
 from spark.events.kept import Telling
 from spark.flow import Flow
-from spark.machine.arrow import map_in_arrow
 from spark.pulse import MERGING
 from spark.reading.entries import TALLY
 from spark.reading.spec import unpack

@@ -23,13 +23,13 @@ from cdc.records.change import Op
 from cdc.timed import MatchView, TimedView
 from cdc.types import merge_fields
 from cdc.types.plain import plain_values
+from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import committed_offsets
 from spark.events.clocks import Clocks
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import begin_stateful, check_reach
 from spark.events.ticks import Beats, Ticker, teller, ticks
 from spark.flow import Flow, begin, changelog
-from spark.machine.arrow import map_in_arrow
 from spark.machine.session import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.reading.expressions import PREFIX, entry_batch, entry_schema

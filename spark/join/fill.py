@@ -23,6 +23,7 @@ from cdc.errors import SinkUnavailable, StateError
 from cdc.log.ends import LogEnds
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
+from spark.arrow import map_in_arrow
 from spark.disk.applied import forget_applied
 from spark.disk.batches import SUMMED
 from spark.disk.files import write_atomic
@@ -33,7 +34,6 @@ from spark.join.plans import documents, with_computed
 from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
 from spark.join.tables import JoinedTable
-from spark.machine.arrow import map_in_arrow
 from spark.reading.source import read_slice
 from spark.write import SUMMARY_DDL
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from spark.arrow import map_in_arrow
 from spark.join import child_expressions
 from spark.join.stage import view_of
-from spark.machine.arrow import map_in_arrow
 from spark.reading.expressions import compute, entry_schema
 from spark.reading.spec import FlowSpec
 from spark.write import SUMMARY_DDL, apply_entries

@@ -23,6 +23,7 @@ from cdc.join.view import JoinedView
 from cdc.log import letters as deadletters
 from sinks.iceberg.rows import VERSION_COLUMN
 from sinks.rowstore.redis import RedisRowStore
+from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import batch_offsets
 from spark.disk.lease import Lease
 from spark.flow import Flow
@@ -30,7 +31,6 @@ from spark.join.later import shard_numbers
 from spark.join.plans import with_computed as with_child_expressions
 from spark.join.stage import open_store, view_of
 from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entries, rows_schema, shard_entries
-from spark.machine.arrow import map_in_arrow
 from spark.pulse import MERGES
 from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import TALLY, Entry

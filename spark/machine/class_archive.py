@@ -26,4 +26,4 @@ def java_options() -> str:
     # In quotes: Spark's launcher cuts the options at spaces, and a path may hold one.
     if not (archive.name and archive.is_file()):
         return ""
-    return f' "-XX:SharedArchiveFile={archive}" {' '.join(AT_ITS_ADDRESS)} {_QUIET}'
+    return f' "-XX:SharedArchiveFile={archive}" {" ".join(AT_ITS_ADDRESS)} {_QUIET}'

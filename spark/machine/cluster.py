@@ -29,7 +29,7 @@ import sinks
 import spark
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError
 from cdc.polling import poll
-from spark.machine.arrow import map_in_arrow
+from spark.arrow import map_in_arrow
 
 # Where an executor finds the packed environment: Spark unpacks it below the executor's own folder.
 UNPACKED = "headwater-env"

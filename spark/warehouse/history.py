@@ -26,12 +26,12 @@ from cdc.join.expressions import quoted
 from cdc.journal import about
 from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.view import View
+from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import batch_offsets, committed_offsets
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
 from spark.flow import Flow, begin, changelog
 from spark.log_gaps import read_unread, write_unread
-from spark.machine.arrow import map_in_arrow
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief

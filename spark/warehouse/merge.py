@@ -24,10 +24,10 @@ from cdc.timed import TimedView
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
+from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import batch_offsets
 from spark.disk.lease import Lease
 from spark.flow import Flow, begin, changelog
-from spark.machine.arrow import map_in_arrow
 from spark.pulse import GROUP, MERGES, MERGING
 from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import OWN_TOMBSTONE, TALLY, Entry

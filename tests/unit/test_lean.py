@@ -62,7 +62,7 @@ without_pandas()
 from pathlib import Path
 import tempfile
 import pyarrow as pa
-from spark.machine.arrow import map_in_arrow
+from spark.arrow import map_in_arrow
 from spark.machine.session import build_session
 def twice(batches):
     for batch in batches:

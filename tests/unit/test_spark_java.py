@@ -117,8 +117,8 @@ def test_up_tells_that_there_is_none_and_prepares_nothing(
 def test_up_ends_with_that_warning_and_without_an_error(
     jvms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = SimpleNamespace(spark_archive=tmp_path / "archive")
-    stack = SimpleNamespace(up=lambda *_: {}, endpoints=places, site=SimpleNamespace(home=tmp_path))
+    site = SimpleNamespace(home=tmp_path, spark_archive=tmp_path / "archive")
+    stack = SimpleNamespace(up=lambda *_: {}, site=site)
     monkeypatch.setattr("deploy.local.stack.LocalStack", lambda: stack)
     monkeypatch.setattr("deploy.local.artifacts.spark_jars", lambda _: [tmp_path / "a.jar"])
     monkeypatch.setattr("deploy.local.own_classes.prepare", lambda *_: None)

@@ -43,18 +43,21 @@ class Deferred:
             if json.loads(phase.read_text())["phase"] != "live":
                 return f"view {flow} is being filled"
             known = json.loads((folder / "rowstore.json").read_text())["server"]
-            return self._ask(self._store(generation, flow), flow, known)
+            return self._ask(generation, flow, known)
         except HeadwaterError as error:
             return f"the row store does not tell what view {flow} has still to write: {error.what}"
         except (OSError, ValueError, KeyError) as error:
             return f"what is known of view {flow}'s row store can't be read: {error}"
 
-    @staticmethod
-    def _ask(store: RedisRowStore, flow: str, known: str) -> str | None:
-        waiting = store.waiting()
+    def _ask(self, generation: Generation, flow: str, known: str) -> str | None:
+        store = self._store(generation, flow)
+        waiting, server = store.waiting(), store.server()
+        if server != known:
+            # After a fail-over this connection may lead to the former server: the next look makes another.
+            self._stores.pop(generation.flow_folder(flow)).close()
         # A server that was restarted may have forgotten which documents were still to be written: its flow finds out,
         # and reads again what the store has lost (spark/join/health.py).
-        if store.server() != known or not store.noted().identity:
+        if server != known or not store.noted().identity:
             return f"the row store of view {flow} was restarted: its flow has to look what it has lost"
         if waiting:
             return f"{waiting:,} documents of view {flow} that a change has touched are still to be written"

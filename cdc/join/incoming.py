@@ -32,6 +32,8 @@ class Incoming(NamedTuple):
         topic: where it was read.
         passed: rows that the same batch had before this one. They are never stored; but in a time that the row store
             has forgotten, batches may have been cut otherwise, and documents show them.
+        refused: the newest record of the row that was refused, if it is newer than this change: large values that it
+            carried are nowhere, so nothing may be filled from the row until a record comes that leaves none out.
     """
 
     table: str
@@ -42,6 +44,17 @@ class Incoming(NamedTuple):
     ts_ms: int
     topic: str
     passed: tuple[list[Any], ...] = ()
+    refused: Stamp | None = None
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is no change, and only tells of a record that was refused."""
+        return self.refused == self.stamp
+
+    def refusal(self) -> Incoming:
+        """What stays of it when it is refused."""
+        stamp = max(self.stamp, self.refused or self.stamp)
+        return self._replace(stamp=stamp, row=None, holes=(), passed=(), refused=stamp)
 
     @property
     def place(self) -> str:
@@ -89,7 +102,8 @@ class RowMaker:
 
         Raises:
             DecodeError: a value is not of its column's type (terminal).
-            UnavailableValue: Spark SQL over the row names a large column whose value is not in the event (terminal).
+            UnavailableValue: Spark SQL over the row names a large column whose value is not in the event, or a row that
+                begins lacks one: it has come from another key, and no row of its own is before it (terminal).
         """
         where = f"{change.topic}/{change.partition}/{change.offset}"
         position = TOMBSTONE if change.op is Op.TOMBSTONE else change.position
@@ -107,7 +121,10 @@ class RowMaker:
                 means="the table's definition may have changed since `headwater apply`",
                 fix="run `headwater apply` and start again; the record is in the dead letters",
             ) from error
-        return Incoming(change.table, key, stamp, row, holes, change.ts_ms, change.topic)
+        made = Incoming(change.table, key, stamp, row, holes, change.ts_ms, change.topic)
+        if holes and change.op is Op.CREATE:
+            raise lacking(made, "the row has come from another key")
+        return made
 
     def _version(self, change: Change, key: str, stamp: Stamp, where: str) -> Incoming:
         """A change of a table whose versions are kept: a row of its own, also if it ends the row."""
@@ -162,6 +179,16 @@ def _plain(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
 
 
+def lacking(incoming: Incoming, why: str = "") -> UnavailableValue:
+    """The error for a change whose holes nothing may fill."""
+    error = UnavailableValue.of(incoming.table, ("a large column",), incoming.place)
+    return UnavailableValue(f"{error.what}; {why}", means=error.means, fix=error.fix) if why else error
+
+
+# Why a row that is there does not fill a change.
+REFUSED = "a record of this row that was refused is in between"
+
+
 def filled(incoming: Incoming, known: list[Any] | None) -> Incoming:
     """The same change with its holes filled from the row that it follows.
 
@@ -171,7 +198,7 @@ def filled(incoming: Incoming, known: list[Any] | None) -> Incoming:
     if not incoming.holes:
         return incoming
     if known is None:
-        raise UnavailableValue.of(incoming.table, ("a large column",), incoming.place)
+        raise lacking(incoming)
     assert incoming.row is not None
     row = list(incoming.row)
     for place in incoming.holes:
@@ -183,10 +210,35 @@ def _passed(known: Incoming) -> tuple[list[Any], ...]:
     return known.passed if known.row is None else (*known.passed, known.row)
 
 
+def still_refused(change: Incoming, *refused: Stamp | None) -> Stamp | None:
+    """The newest of some refused records that a change does not make good; of a deleted row nothing is missing."""
+    if change.row is None or not any(refused):
+        return None
+    return max((one for one in refused if one is not None and one[:2] > change.stamp[:2]), default=None)
+
+
+def _with_refusal(known: Incoming, incoming: Incoming) -> Incoming:
+    """As ``newest`` where one of the two only tells that a record was refused."""
+    if not incoming.is_refusal:
+        if incoming.holes:
+            raise lacking(incoming, REFUSED)
+        return incoming._replace(refused=still_refused(incoming, known.refused))
+    stamp = incoming.stamp
+    if stamp.position == TOMBSTONE:
+        stamp = stamp._replace(position=known.stamp.position)
+    if stamp[:2] <= known.stamp[:2]:
+        return known
+    return incoming._replace(stamp=stamp, refused=stamp) if known.is_refusal else known._replace(refused=stamp)
+
+
 def newest(known: Incoming | None, incoming: Incoming) -> Incoming:
-    """What stands of two changes of one row in one batch, ``incoming`` read after ``known``."""
-    if known is None:
-        return incoming
+    """What stands of two changes of one row in one batch, ``incoming`` read after ``known``.
+
+    Raises:
+        UnavailableValue: the later one lacks a value, and the row before it is not known (terminal).
+    """
+    if known is None or known.is_refusal or incoming.is_refusal:
+        return incoming if known is None else _with_refusal(known, incoming)
     if incoming.stamp.position == TOMBSTONE:
         if known.row is None:
             return known
@@ -194,7 +246,9 @@ def newest(known: Incoming | None, incoming: Incoming) -> Incoming:
         return incoming._replace(stamp=stamp, passed=_passed(known))
     if known.stamp.position > incoming.stamp.position:
         return known
-    incoming = incoming._replace(passed=_passed(known))
+    if incoming.holes and (known.row is None or known.refused is not None):
+        raise lacking(incoming, REFUSED if known.refused is not None else "the row before it was deleted")
+    incoming = incoming._replace(passed=_passed(known), refused=still_refused(incoming, known.refused))
     # What the older one did not know either stays a hole.
     if incoming.holes and known.row is not None:
         row = list(incoming.row or ())

@@ -2,10 +2,13 @@
 
     position (16 hex) | offset (10) | partition (4) | era (4) | length of the next part (6) | replaced routes | row
 
+    of a row after which a record was refused: {"replaced": routes, "refused": [position, offset, partition]} | row
+
 The row is a JSON array in the order of its ``TableLayout``; nothing stands there for a deleted row. ``replaced routes``
 are the foreign keys of rows that this one replaced while it was pending: after a crash they tell a replay which former
 parents may still show the row (docs/decisions/row-store.md). The era says whether documents can be trusted to show the
-row: one of an earlier era is acted on even where a change leaves it as it is.
+row: one of an earlier era is acted on even where a change leaves it as it is. A refused record may have carried large
+values that later ones leave out: they are not filled from the row any more, until one comes that leaves none out.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ class Stored(NamedTuple):
         head: the bytes before the row: what a compare-and-set expects to find.
         body: those of the row; empty for a deleted one.
         era: see above.
+        refused: the newest record that was refused since; None if there is none.
     """
 
     stamp: Stamp
@@ -58,6 +62,7 @@ class Stored(NamedTuple):
     head: bytes
     body: bytes
     era: int
+    refused: Stamp | None = None
 
 
 def read(value: bytes) -> Stored:
@@ -69,11 +74,12 @@ def read(value: bytes) -> Stored:
     try:
         stamp = Stamp(int(value[:16], 16), int(value[16:26], 16), int(value[26:30], 16))
         era, end = int(value[STAMP:LENGTH], 16), HEAD + int(value[LENGTH:HEAD], 16)
-        replaced = orjson.loads(value[HEAD:end]) if end > HEAD else []
+        found = orjson.loads(value[HEAD:end]) if end > HEAD else []
+        replaced, refused = (found["replaced"], Stamp(*found["refused"])) if type(found) is dict else (found, None)
         row = orjson.loads(value[end:]) if len(value) > end else None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise StateError(f"the row store holds {value[:60]!r}, which is no row: {error}") from error
-    return Stored(stamp, replaced, row, value[:end], value[end:], era)
+    return Stored(stamp, replaced, row, value[:end], value[end:], era, refused)
 
 
 def read_row(value: bytes | None) -> list[Any] | None:
@@ -90,7 +96,9 @@ def body_of(row: Sequence[Any] | None) -> bytes:
     return b"" if row is None else orjson.dumps(row)
 
 
-def write(stamp: Stamp, replaced: Sequence[Replaced], body: bytes, era: int = 0) -> bytes:
+def write(stamp: Stamp, replaced: Sequence[Replaced], body: bytes, era: int = 0, refused: Stamp | None = None) -> bytes:
     """Put a stored value together."""
     undo = orjson.dumps(list(replaced)) if replaced else b""
+    if refused is not None:
+        undo = orjson.dumps({"replaced": list(replaced), "refused": list(refused)})
     return stamp.pack() + b"%04x%06x" % (era & 0xFFFF, len(undo)) + undo + body

@@ -13,7 +13,7 @@ from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.waits import waiting_for
 from sinks.awake import Awake
 from sinks.contract import OnWait
-from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, lacks_rights, reason_of
+from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, is_read_only, lacks_rights, reason_of
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
 from sinks.rowstore import key_names
@@ -119,6 +119,8 @@ class Talk:
                 self.guarded(str(error))
                 if not is_passing(error):
                     raise self._refused(error) from error
+                if is_read_only(error) and not self.settings.cluster and self._made is not None:
+                    self._made.connection_pool.disconnect()  # after a fail-over the name may lead to the new master
                 patience.hold(reason_of(error))
 
     def load_scripts(self) -> None:

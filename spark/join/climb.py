@@ -1,7 +1,8 @@
 """Which documents a changed row is in: from the row up the view's tree to the roots, by foreign keys and indexes.
 
 Fan-out is deferred: of a row that fifty thousand documents refer to, the roots are noted in the row store, some
-thousand at a time, and made by a job of their own (spark/join/later.py). Memory is bounded by the piece, whatever the
+thousand at a time, and made by a job of their own (spark/join/later.py). So are those that few rows lead to over many
+in between: each may have few referring rows, and all together millions. Memory is bounded by the piece, whatever the
 fan-out, and the batch that brought the change goes on to the next ones.
 """
 
@@ -24,6 +25,9 @@ from spark.join.maintain import Touched
 
 # Index entries a step: bounds what a climb holds in memory (an id is about 100 bytes).
 PIECE = 2000
+
+# Roots of a changed row that its own batch makes, on the average of a batch with many of them.
+FEW = 10
 
 Names = tuple[str, ...]
 # Row id, or a value that rows are found by -> position of the newest change that led there.
@@ -80,25 +84,33 @@ class Climber:
     def roots(self, touched: Sequence[Touched]) -> Iterator[Ids]:
         """The roots of touched rows, a piece at a time; a root may come in more than one piece.
 
-        Those that a row with more than ``defer_above`` referring rows leads to are not among them: they are deferred,
-        so that one change does not hold up all others.
+        Those that a row with more than ``defer_above`` referring rows leads to are not among them, nor those beyond
+        what so many rows have on one way: they are deferred, so that one change does not hold up all others.
         """
         by_table: dict[str, list[Touched]] = {}
         for touch in touched:
             by_table.setdefault(touch.table, []).append(touch)
         for table, rows in by_table.items():
             for way in (*self._places.get(table, ()), *self._sums.get(table, ())):
-                if way and way[0].as_of is not None:
-                    yield from self._concerned(rows, way)
+                if not way:
+                    yield {touch.key: touch.position for touch in rows}
                     continue
-                if not way or way[0].from_routes is None:
-                    values = {touch.key: touch.position for touch in rows}
-                else:
-                    values = _values(rows, way[0].from_routes)
-                if way:
-                    yield from self._above(values, way)
-                else:
-                    yield values
+                most, found = max(self.defer_above, min(FEW, self.defer_above) * len(rows)), 0
+                for piece in self._on(rows, way):
+                    found += len(piece)
+                    if found > most:
+                        self.store.defer(piece)
+                    else:
+                        yield piece
+
+    def _on(self, rows: Sequence[Touched], way: Sequence[_Step]) -> Iterator[Ids]:
+        """The roots of rows on one way up."""
+        if way[0].as_of is not None:
+            yield from self._concerned(rows, way)
+        elif way[0].from_routes is None:
+            yield from self._above({touch.key: touch.position for touch in rows}, way)
+        else:
+            yield from self._above(_values(rows, way[0].from_routes), way)
 
     def _concerned(self, rows: Sequence[Touched], way: Sequence[_Step]) -> Iterator[Ids]:
         """The roots of rows that refer to versions of others: those of moments since a version began.

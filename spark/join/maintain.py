@@ -16,20 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from cdc.errors import StateError, UnavailableValue
-from cdc.join.aggregates import Delta, value_kind
 from cdc.join.document import rank_of
-from cdc.join.incoming import TOMBSTONE, Incoming, filled
+from cdc.join.incoming import REFUSED, TOMBSTONE, Incoming, filled, lacking, still_refused
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import SINCE, Group, Layout, TableLayout
-from cdc.join.ordering import is_text, score
-from cdc.join.rows import Replaced, Stored, body_of, read, write
+from cdc.join.rows import Replaced, Stamp, Stored, body_of, read, write
 from cdc.join.tree import Order
 from cdc.join.versions import since_of
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore, Swap
+from spark.join.contributions import change_of, given
 from spark.join.task import Part, Task
 
 # Rows that are redone together: bounds what is held in memory.
@@ -171,23 +168,27 @@ class Maintainer:
             names = [key_names.row(self.tables[change.table].number, change.key) for change in todo]
             values = self.store.get(names)
             swaps: list[Swap] = []
-            made: list[tuple[Incoming, Touched]] = []
-            for name, change, value in zip(names, todo, values, strict=True):
+            made: list[tuple[Incoming, Touched | None]] = []
+            for name, found, value in zip(names, todo, values, strict=True):
+                change, stored = found, None if value is None else read(value)
+                swap, touch = None, None
                 try:
-                    swap, touch = self._decide(name, change, None if value is None else read(value), part)
+                    if not change.is_refusal:
+                        swap, touch = self._decide(name, change, stored, part)
                 except UnavailableValue as error:
                     refuse(change, error)
-                    continue
+                    change = change.refusal()
                 if touch is not None:
                     self._pass_by(change, touch)
-                if swap is not None and touch is not None:
+                swap = swap or self._doubt(name, change, stored, part)
+                if swap is not None:
                     swaps.append(swap)
                     made.append((change, touch))
                 elif touch is not None:
                     touched.append(touch)
             done = self.store.swap(swaps, part.by)
             part.wrote([swap.key for swap, fits in zip(swaps, done, strict=True) if fits])
-            touched += [touch for (_, touch), fits in zip(made, done, strict=True) if fits]
+            touched += [touch for (_, touch), fits in zip(made, done, strict=True) if fits and touch is not None]
             todo = [change for (change, _), fits in zip(made, done, strict=True) if not fits]
         return touched
 
@@ -224,8 +225,21 @@ class Maintainer:
                 touch.seen.append(routes)
                 touch.fresh = True
 
-    def _value(self, change: Incoming, replaced: Sequence[Replaced], body: bytes) -> bytes:
-        return write(change.stamp, replaced, body, self.era)
+    def _value(self, change: Incoming, replaced: Sequence[Replaced], body: bytes, doubt: Stamp | None = None) -> bytes:
+        return write(change.stamp, replaced, body, self.era, still_refused(change, change.refused, doubt))
+
+    def _doubt(self, name: str, change: Incoming, stored: Stored | None, part: Part) -> Swap | None:
+        """Keep with a stored row that a newer record of it was refused: what that carried nobody can fill in."""
+        if change.refused is None or stored is None or stored.row is None:
+            return None
+        refused = change.refused
+        if refused.position == TOMBSTONE:
+            refused = refused._replace(position=stored.stamp.position)
+        if refused[:2] <= max(stored.stamp, stored.refused or stored.stamp)[:2]:
+            return None  # it was followed by a whole one, or is known
+        replaced = stored.replaced if name in part.pending or stored.era != self.era else ()
+        value = write(stored.stamp, replaced, stored.body, stored.era, refused)
+        return Swap(name, stored.head, value, fades=False)
 
     def _decide(
         self, name: str, change: Incoming, stored: Stored | None, part: Part
@@ -253,9 +267,11 @@ class Maintainer:
             if name in part.redone or (not pending and not healed):
                 return None, None
             return None, self._touch(table, change.key, stored.row, stamp.position, replaced)
+        if change.holes and stored.refused is not None:
+            raise lacking(change, REFUSED)
         change = filled(change, stored.row)
         body = body_of(change.row)
-        if body == stored.body and not pending and not healed:
+        if body == stored.body and not pending and not healed and stored.refused is None:
             return None, None
         old = table.routes(stored.row) if stored.row is not None else None
         new = table.routes(change.row) if change.row is not None else None
@@ -263,7 +279,8 @@ class Maintainer:
             replaced.append(list(old))
         touch = self._touch(table, change.key, change.row, stamp.position, replaced)
         touch.fresh = pending or bool(replaced) or old != new or healed or _moves(table, stored.row, change.row)
-        return Swap(name, stored.head, self._value(change, replaced, body), change.row is None), touch
+        value = self._value(change, replaced, body, stored.refused)
+        return Swap(name, stored.head, value, change.row is None), touch
 
     @staticmethod
     def _touch(table: _Table, key: str, row: list[Any] | None, position: int, replaced: Sequence[Replaced]) -> Touched:
@@ -311,8 +328,8 @@ class Maintainer:
                 current = None if now is None else key(now)
                 for parent in dict.fromkeys([*(key(routes) for routes in touch.seen), current]):
                     if parent is not None:
-                        given = _given(table.layout, group, touch.row) if parent == current else None
-                        wanted.setdefault((group.number, parent), {})[touch.key] = given
+                        gives = given(table.layout, group, touch.row) if parent == current else None
+                        wanted.setdefault((group.number, parent), {})[touch.key] = gives
         while wanted:
             wanted = self._contribute(wanted, groups, by)
 
@@ -328,7 +345,7 @@ class Maintainer:
         changes: list[Contribution] = []
         asked: list[tuple[int, str]] = []
         for name, place, before in zip(named, places, held, strict=True):
-            change = _change(name, groups[place[0]], wanted[place], before)
+            change = change_of(name, groups[place[0]], wanted[place], before)
             if change.children:
                 changes.append(change)
                 asked.append(place)
@@ -355,33 +372,3 @@ def _parents(touch: Touched, key: KeyOf) -> tuple[str | None, list[str]]:
         return current, []
     former = dict.fromkeys(key(routes) for routes in touch.seen)  # in order, so that a seed is repeatable
     return current, [parent for parent in former if parent is not None and parent != current]
-
-
-def _given(layout: TableLayout, group: Group, row: list[Any] | None) -> list[Any] | None:
-    """What a row contributes to a group; None when it contributes nothing to any of its aggregates."""
-    if row is None:
-        return None
-    first = len(layout.columns) + group.first
-    values = row[first : first + len(group.aggregates)]
-    return values if any(value is not None for value in values) else None
-
-
-def _change(name: str, group: Group, wanted: Mapping[str, list[Any] | None], held: Sequence[bytes]) -> Contribution:
-    delta = Delta(group.aggregates)
-    children: list[tuple[str, bytes, bytes]] = []
-    for (child, after), text in zip(wanted.items(), held, strict=True):
-        new = b"" if after is None else orjson.dumps(after)
-        if new != text:
-            children.append((child, text, new))
-            delta.move(orjson.loads(text) if text else None, after)
-    kinds = [value_kind(aggregate) for aggregate in group.aggregates]
-    ordered = []
-    for (number, member), count in delta.ordered.items():
-        if count:
-            at = 0.0 if is_text(kinds[number]) else score(kinds[number], delta.values[member])
-            ordered.append((number, at, member, count))
-    distinct = [
-        (f"{number}:{value}", count, f"d{number}") for (number, value), count in delta.distinct.items() if count
-    ]
-    totals = {field: count for field, count in delta.totals.items() if count}
-    return Contribution(name, children, totals, distinct, ordered)

@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from cdc.errors import DecodeError, UnavailableValue
+from cdc.errors import DecodeError
 from cdc.join.expressions import mentions
-from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, newest
+from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, lacking, newest
+from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
 from cdc.records.change import Change, Op
@@ -32,7 +33,7 @@ class Taken:
     """What one Arrow batch of records gave.
 
     Attributes:
-        changes: the newest of each row.
+        changes: the newest of each row, and of which rows records were refused.
         letters: records that are no change of their table.
         records: how many there were.
         ts_ms: the newest source timestamp among them.
@@ -84,15 +85,18 @@ class RecordReader:
                 computed, without = self._values(change, columns, at)
                 made = self._makers[change.table].make(change, computed)
                 self._check_holes(made)
+                slot = (made.table, made.key)
+                known = changes.get(slot)
+                changes[slot] = newest(known, made)
             except DecodeError as error:
                 if change is None or not decoder.superseded(change):
                     if change is not None:
                         decoder.doubt(change, error)
                     letters.append(self.letter(self._row(topic, key), error, (topic, partition, offset), value))
+                if (refusal := self._refusal(key, value, (topic, partition, offset), change)) is not None:
+                    slot = (refusal.table, refusal.key)
+                    changes[slot] = newest(changes.get(slot), refusal)
                 continue
-            slot = (made.table, made.key)
-            known = changes.get(slot)
-            changes[slot] = newest(known, made)
             if changes[slot] is not known:
                 at_record = (topic, partition, offset)
                 failed[slot] = self.letter(made.key, without, at_record, value) if without else None
@@ -107,12 +111,22 @@ class RecordReader:
         if made.stamp.position != TOMBSTONE:
             self.timely.saw(made.topic, made.stamp.partition, made.ts_ms)
         if made.holes and not self.timely.fills(made):
-            error = UnavailableValue.of(made.table, ("a large column",), made.place)
-            raise UnavailableValue(
-                f"{error.what}; the log may have forgotten a newer one than is stored",
-                means=error.means,
-                fix=error.fix,
-            )
+            raise lacking(made, "the log may have forgotten a newer one than is stored")
+
+    def _refusal(
+        self, key: bytes | None, raw: bytes | None, at: tuple[str, int, int], change: Change | None
+    ) -> Incoming | None:
+        """That a record was refused, for the row that it is about; None if it names none, or a version of its own."""
+        topic, partition, offset = at
+        decoder = self._decoders[topic]
+        table = decoder.table.qualified
+        if self._makers[table].layout.versions:
+            return None
+        with suppress(*REFUSALS):
+            position = decoder.told(raw)[0] if change is None else change.position
+            stamp = Stamp(position or TOMBSTONE, offset, partition)
+            return Incoming(table, self._id(topic, key or b""), stamp, None, (), 0, topic, refused=stamp)
+        return None
 
     def keys(self, batch: pa.RecordBatch) -> list[str]:
         """The ids of the rows that records of one table are about, each once; records that are no change have none."""

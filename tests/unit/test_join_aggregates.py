@@ -141,13 +141,15 @@ def test_zeros_of_both_signs_go_out_as_they_came_in() -> None:
     st.lists(st.lists(st.text(max_size=3), max_size=2)),
     st.integers(0, 9),
     st.none() | st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=9), max_size=4),
+    st.none() | st.builds(Stamp, st.integers(0, 2**63 - 1), st.integers(0, 2**40 - 1), st.integers(0, 2**16 - 1)),
 )
 def test_a_row_comes_back_as_it_was_written(
-    stamp: Stamp, replaced: list[Replaced], era: int, row: list[Any] | None
+    stamp: Stamp, replaced: list[Replaced], era: int, row: list[Any] | None, refused: Stamp | None
 ) -> None:
-    value = write(stamp, replaced, body_of(row), era)
+    value = write(stamp, replaced, body_of(row), era, refused)
     found = read(value)
     assert (found.stamp, found.replaced, found.row, found.era) == (stamp, replaced, row, era)
+    assert found.refused == refused
     assert value == found.head + found.body
     assert read_row(value) == row
 

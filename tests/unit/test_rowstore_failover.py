@@ -1,0 +1,115 @@
+"""A row store's server that is another one by now: connections to the former one are not kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+
+from cdc.pipeline import Pipeline, load
+from operations import deferred
+from operations.deferred import Deferred
+from sinks.rowstore import talk
+from sinks.rowstore.contract import Marks
+from sinks.rowstore.settings import StoreSettings
+from sinks.rowstore.talk import Talk
+from spark.disk.state import Generation
+
+FILE = """
+version: 1
+name: shop
+source: {host: db, database: shop, user: u, password: p, setup_user: o, setup_password: p, tables: [public.t]}
+kafka: {bootstrap: "k:9092"}
+connect: {url: "http://c:8083"}
+views: {t: {root: t}}
+sinks: {search: {type: elasticsearch, url: "http://e:9200", view: t}}
+row_store: {url: "redis://r:1/0"}
+"""
+
+
+def failing(errors: list[Exception]) -> Callable[[Any], str]:
+    """Work that meets these errors first."""
+
+    def work(_client: Any) -> str:
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "cluster", "drops"),
+    [
+        (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), False, 1),
+        (redis.ResponseError("Error running script: @user_script: 3: -READONLY You can't write"), False, 1),
+        (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), True, 0),
+        (redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory"), False, 0),
+    ],
+    ids=["demoted", "demoted, in a script", "a cluster's client knows its nodes", "busy"],
+)
+def test_a_connection_to_a_primary_that_was_demoted_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, cluster: bool, drops: int
+) -> None:
+    dropped: list[str] = []
+    pool = SimpleNamespace(disconnect=lambda: dropped.append("all"))
+    monkeypatch.setattr(talk, "connect", lambda _login: SimpleNamespace(connection_pool=pool))
+    asked = Talk(StoreSettings("redis://r:1/0", "n:", "t", cluster=cluster))
+    assert asked.patiently(failing([error])) == "done"
+    assert len(dropped) == drops
+
+
+class Store:
+    """What is asked of a row store; of the server that its connection leads to."""
+
+    made: list[Store]
+    now = "former"
+
+    def __init__(self, _settings: StoreSettings) -> None:
+        self.run, self.closed = self.now, False
+        self.made.append(self)
+
+    def waiting(self) -> int:
+        return 0
+
+    def server(self) -> str:
+        return self.run
+
+    def noted(self) -> Marks:
+        return Marks(identity="x")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FILE)
+    return load(path, {})
+
+
+def test_who_asks_what_is_deferred_finds_a_new_server_at_the_next_look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pipeline: Pipeline
+) -> None:
+    monkeypatch.setattr(deferred, "RedisRowStore", Store)
+    monkeypatch.setattr(Store, "made", [], raising=False)
+    generation = Generation(tmp_path, "shop", "search")
+    folder = generation.flow_folder("t")
+    folder.mkdir(parents=True)
+    (folder / "phase.json").write_text(json.dumps({"phase": "live"}))
+    (folder / "rowstore.json").write_text(json.dumps({"server": "former"}))
+    asking = Deferred(pipeline)
+    assert asking.why(generation, "t") is None
+    monkeypatch.setattr(Store, "now", "new")
+    (folder / "rowstore.json").write_text(json.dumps({"server": "new"}))  # its flow has connected anew
+    assert "was restarted" in (asking.why(generation, "t") or "")  # over the connection to the former one
+    assert asking.why(generation, "t") is None
+    assert [store.closed for store in Store.made] == [True, False]
+    asking.close()
+    assert all(store.closed for store in Store.made)

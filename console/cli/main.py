@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from cdc.errors import ClusterError, HeadwaterError
-from cdc.lean import without_pandas
 from console.cli.options import with_file
 
 # verb -> one line for `headwater --help`; the module console.cli.<verb> holds a click command named `command`.
@@ -93,7 +92,6 @@ def cli(context: click.Context) -> None:
 
 def main() -> None:
     """Console script: run a verb; an error of ours becomes a readable message and exit code 1."""
-    without_pandas()
     try:
         cli.main(standalone_mode=False)
     except HeadwaterError as error:

@@ -40,10 +40,10 @@ def test_where_it_is_loaded_already_nothing_changes() -> None:
     assert _said(code) == "pandas.io.sql"
 
 
-@pytest.mark.parametrize("module", ["spark.machine.worker_daemon", "console.cli.main"])
+@pytest.mark.parametrize("module", ["spark.machine.worker_daemon", "console.cli.__main__"])
 def test_workers_and_commands_do_without_it(module: str) -> None:
     """The daemon with what its workers need; a command while it runs."""
-    call = "" if module.startswith("spark") else "sys.argv[1:] = ['--version']; main.main()"
+    call = "" if module.startswith("spark") else "sys.argv[1:] = ['--version']; main.command_line()"
     code = (
         f"import sys, atexit, importlib; main = importlib.import_module({module!r})\n"
         "def tell():\n"

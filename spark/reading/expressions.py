@@ -106,7 +106,8 @@ def _type_of(
 def unwritten(kind: T.DataType, path: str) -> str:
     """Why no document can hold a value of a type, or nothing. Pure.
 
-    Python's half has no class for an interval of months; one of days and seconds it has.
+    Python's half has no class for an interval of months; one of days and seconds it has. A variant comes to it as two
+    strings of bytes, and a map's keys become names: of a structure none can be made.
 
     Args:
         kind: the type, and whatever is in it.
@@ -114,9 +115,13 @@ def unwritten(kind: T.DataType, path: str) -> str:
     """
     if isinstance(kind, T.CalendarIntervalType | T.YearMonthIntervalType):
         return f"{path} is of type {kind.simpleString()}, which no document can hold"
+    if isinstance(kind, T.VariantType):
+        return f"{path} is of type variant, which no document can hold (from_json with a schema makes an object)"
     if isinstance(kind, T.ArrayType):
         return unwritten(kind.elementType, path)
     if isinstance(kind, T.MapType):
+        if isinstance(kind.keyType, T.ArrayType | T.MapType | T.StructType):
+            return f"{path} is a map by {kind.keyType.simpleString()}, of which no name in a document can be made"
         return unwritten(kind.keyType, path) or unwritten(kind.valueType, path)
     if isinstance(kind, T.StructType):
         return next(filter(None, (unwritten(field.dataType, f"{path}.{field.name}") for field in kind.fields)), "")

@@ -42,6 +42,18 @@ def test_an_interval_of_months_has_no_place_wherever_it_stands(months: T.DataTyp
         assert not expressions.unwritten(fine, "half")
 
 
+def test_a_variant_and_a_map_by_structures_have_no_place() -> None:
+    """A variant came as base64 of two strings of bytes; of the other no value could be read, and its flow ended."""
+    said = "half is of type variant, which no document can hold (from_json with a schema makes an object)"
+    shapes = [T.VariantType(), T.ArrayType(T.VariantType()), T.MapType(T.StringType(), T.VariantType())]
+    assert [expressions.unwritten(shape, "half") for shape in shapes] == [said] * 3
+    inner = T.StructType([T.StructField("a", T.IntegerType())])
+    for key in (inner, T.ArrayType(T.LongType()), T.MapType(T.StringType(), T.StringType())):
+        why = expressions.unwritten(T.ArrayType(T.MapType(key, T.LongType())), "half")
+        assert why == f"half is a map by {key.simpleString()}, of which no name in a document can be made"
+    assert not expressions.unwritten(T.MapType(T.DateType(), inner), "half")
+
+
 def given(monkeypatch: pytest.MonkeyPatch, kind: T.DataType) -> Any:
     """A session in which every expression is of a type."""
     frame = SimpleNamespace(schema=[SimpleNamespace(dataType=kind)])

@@ -103,7 +103,7 @@ def _type_of(
         raise refuse(what, way_out(error)) from error
 
 
-def unwritten(kind: T.DataType, path: str) -> str:
+def unwritten(kind: T.DataType, path: str) -> str:  # noqa: PLR0911 (one return a type)
     """Why no document can hold a value of a type, or nothing. Pure.
 
     Python's half has no class for an interval of months; one of days and seconds it has. A variant comes to it as two

@@ -254,8 +254,23 @@ def _typed_result(aggregate: Aggregate) -> types.Converter | None:
         precision, scale = kind[8:-1].split(",")
         return values.decimal_of(int(precision), int(scale))
     if kind in _BITS:
-        return values.integer_of(_BITS[kind])
+        return _named(aggregate, values.integer_of(_BITS[kind]))
     return float if kind in ("double", "float") else None
+
+
+def _named(aggregate: Aggregate, convert: types.Converter) -> types.Converter:
+    """The same converter, whose refusal says of which aggregate: a letter has nothing else to tell where to look."""
+    where = f"aggregate {aggregate.name}"
+    if aggregate.function == "sum":
+        where += f", for which sum(CAST({aggregate.value} AS decimal(38,0))) has room"
+
+    def named(value: Any) -> Any:
+        try:
+            return convert(value)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+
+    return named
 
 
 def _moment_of(kind: str) -> types.Converter:

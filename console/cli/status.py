@@ -112,7 +112,8 @@ def rebuilding_words(lost: Mapping[str, Any]) -> str:
     """What a reader of the table wants to know of a sink that was lost: since when it is made again, why that has
     failed last, and how far it is."""
     told = [(lost[name] or "").split("\n")[0] for name in ("error", "progress")]
-    return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {'; now '.join(one for one in told if one)}"
+    how = "; now ".join(one for one in told if one) or "it begins"
+    return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {how}"
 
 
 def _news(sink: Mapping[str, Any]) -> str:

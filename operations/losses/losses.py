@@ -146,7 +146,11 @@ class Losses:
 
     def _stop_lost(self, engine: Engine, sink: str) -> None:
         for number in self.watch.lost(sink):
-            reason = f"sink {sink}: generation {number} was lost with its server's data; a new one is being made"
+            # It outlives this process: what it says is read when nobody makes anything.
+            reason = (
+                f"sink {sink}: generation {number} was lost with its server's data, and a new one is not made yet\n"
+                "  what to do: `headwater run FILE` makes it; while that runs, wait"
+            )
             engine.runner.fail(register_of(self.pipeline, sink).generation(number).folder, reason)
 
     def _step(self, engine: Engine, one: _Healing) -> list[str]:

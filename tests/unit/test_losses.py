@@ -443,3 +443,15 @@ cdc.errors.SinkRefused: sink 'cache': the key shop:order@live has lost generatio
         "  what it means: documents would be missing",
         "  what to do: `headwater rebuild FILE cache --auto` makes them again",
     ]
+
+
+def test_a_flow_of_a_lost_generation_says_what_makes_it_again_also_when_nobody_does(pipeline: Pipeline) -> None:
+    """Its status outlives `run`: "a new one is being made" was shown beside "its process is gone"."""
+    said: list[str] = []
+    losses = Losses(pipeline, Path("shop.yaml"))
+    losses.watch.lost = lambda _sink: [1]  # type: ignore[method-assign, assignment]
+    runner = SimpleNamespace(fail=lambda _folder, reason: said.append(reason))
+    losses._stop_lost(SimpleNamespace(runner=runner), "cache")  # type: ignore[arg-type]
+    losses.close()
+    assert len(said) == 1 and "being made" not in said[0]
+    assert "what to do: `headwater run FILE` makes it" in said[0]

@@ -68,6 +68,7 @@ def test_errors_stand_below_the_table() -> None:
     ("error", "progress", "told"),
     [
         (None, "43% of the log\nand more", "attempt 2: 43% of the log"),
+        (None, "", "attempt 2: it begins"),
         ("no room\nand more", "", "attempt 2: no room"),
         ("no room", "43% of the log", "attempt 2: no room; now 43% of the log"),
     ],

@@ -75,6 +75,7 @@ class FileWatch:
     ) -> None:
         self.engine, self.source, self.losses = engine, source, losses
         self.master, self.start, self.let_go = master, start, let_go
+        losses.let_go = self.give_way
         self.only = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
@@ -185,6 +186,14 @@ class FileWatch:
         ended = one.child.ended()
         said = [f"{one.sink}, its next generation: {line}" for line in one.child.lines()]
         return said + self._ended(one, one.child) if ended else said
+
+    def give_way(self, sink: str) -> None:
+        """End what is built of a sink, whoever does it: its cache was lost and is made again. Ours goes on afterwards."""
+        self.let_go(sink)
+        one = self.building.get(sink)
+        if one is not None and one.child is not None:
+            one.child.end()
+            one.child, one.due = None, 0.0
 
     def _ended(self, one: _Building, child: Apart[Any]) -> list[str]:
         try:

@@ -80,7 +80,13 @@ class Losses:
         only: the sinks that this process runs; none for all.
         master: where Spark runs, if not where the file says.
         start: begins a step in a process of its own.
+
+    Attributes:
+        let_go: ends what somebody else in this process builds of a sink. Two builders would be in each other's way, and
+            that of the file's next generation shows it only when it has compared it: readers have nothing meanwhile.
     """
+
+    let_go: Callable[[str], None]
 
     def __init__(
         self,
@@ -91,6 +97,7 @@ class Losses:
         start: Start = Apart,
     ) -> None:
         self.pipeline, self.file, self.master, self.start = pipeline, file, master, start
+        self.let_go = lambda _sink: None
         self.sinks = _rebuilt(pipeline, only)
         self.healing: dict[str, _Healing] = {}
         for name in self.sinks:
@@ -170,6 +177,7 @@ class Losses:
         elif time.monotonic() >= one.due:
             one.attempt += 1
             self._stop_lost(engine, one.sink)
+            self.let_go(one.sink)
             self._begin(one, steps.rebuild, one.sink, self.master)
         waits = one.sink in self.healing and one.doing != "verify"
         if waits and time.monotonic() - one.noted > NOTE_SECONDS:

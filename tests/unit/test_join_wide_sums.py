@@ -151,7 +151,9 @@ def test_what_spark_sql_can_t_hold_is_a_dead_letter_of_its_sink(monkeypatch: pyt
     _, letters = stage.documents_form(b"")(world.joiner, world.made()[:1], 0)
     ((sink, key, why),) = [(letter.sink, letter.key, letter.reason) for letter in letters]
     assert (sink, key) == ("search", "1") and why.endswith("27000000000000000000 is not an integer of 64 bits")
-    assert "aggregate worth, for which sum(CAST(" in why, "a view may have several: the letter says which, and the way out"
+    assert "aggregate worth, for which sum(CAST(" in why, (
+        "a view may have several: the letter says which, and the way out"
+    )
     assert bare(why) == "a value has no place in Spark SQL's types" != LEFT_OUT
     assert str(SUMS[1]) not in hidden(why)
 

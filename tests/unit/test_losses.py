@@ -316,9 +316,12 @@ def test_only_sinks_that_say_so_are_made_again(pipeline: Pipeline, server: Serve
 @pytest.mark.usefixtures("quick")
 def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
     cases.append(case := Case(pipeline, server, steps()))
+    alone: list[tuple[str, int]] = []
+    case.losses.let_go = lambda sink: alone.append((sink, len(case.asked)))
     case.lose()
     case.until(lambda: bool(case.asked))
     assert case.asked[0] == ("rebuild", "cache", None)
+    assert alone == [("cache", 0)]  # another builder of it has ended before
     assert case.stopped == [register_of(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
     status = _sink(pipeline, "cache", None)
     assert status["state"] == "rebuilding" and status["rebuilding"]["attempt"] == 1

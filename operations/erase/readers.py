@@ -129,6 +129,9 @@ def _readers(subject: Subject, builds: Sequence[Build]) -> list[_Reader]:
                 name, fix = ", which has failed", retire if idle else "`headwater status FILE` says what to do about it"
             else:
                 name, fix = "", f"{retire}, or {_RUN}" if idle and not alive else _RUN
+            if build.entry.stage == "filling" and not alive:
+                # `run` takes up what is ready: only the same rebuild goes on with one that is half filled.
+                fix = f"`headwater rebuild FILE {opened.sink}` goes on with it, or {retire}"
             found.append(_Reader(f"{build.name}, flow {flow}{name}", at, alive, fix, failed))
     for sink in histories_of(subject):
         folder = history_folder(subject.pipeline, sink)

@@ -336,6 +336,13 @@ def test_a_generation_that_nobody_runs_is_named_with_the_way_to_remove_it(tmp_pa
     assert behind(subject(tmp_path), [one], goal) == []
 
 
+def test_a_half_filled_generation_is_named_with_the_rebuild_that_goes_on_with_it(tmp_path: Path) -> None:
+    one = build(tmp_path, View.identity(PERSONS), "filling")
+    [(_, fix, coming)] = behind(subject(tmp_path), [one], {"p.public.persons": {0: 5}})
+    assert "headwater rebuild FILE cache" in fix and "headwater run" not in fix and not coming
+    assert "headwater retire FILE cache --generation 2" in fix
+
+
 def test_one_who_runs_and_is_seconds_behind_is_waited_for_and_no_refusal(tmp_path: Path) -> None:
     one = build(tmp_path, View.identity(PERSONS), "living")
     one.opened.generation.lease.take()

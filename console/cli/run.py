@@ -212,9 +212,8 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             )
         keeper.follow(lambda: (engine.pipeline, engine.only))
         stop.eager = False
-        halting = Halting(engine)
-        losses, evolving = Losses(pipeline, file, only, master), Evolving(pipeline, file, only, master)
-        losses.let_go = evolving.let_go
+        halting, evolving = Halting(engine), Evolving(pipeline, file, only, master)
+        losses = Losses(pipeline, file, only, master, let_go=evolving.let_go)
         edits: FileWatch | None = None
         try:
             if not wanted.until_caught_up:  # who only catches up does so with the file that he began with

@@ -188,7 +188,7 @@ class FileWatch:
         return said + self._ended(one, one.child) if ended else said
 
     def give_way(self, sink: str) -> None:
-        """End what is built of a sink, whoever does it: its cache was lost and is made again. Ours goes on afterwards."""
+        """End what is built of a sink, whoever does it: its cache was lost and is made again. Ours goes on then."""
         self.let_go(sink)
         one = self.building.get(sink)
         if one is not None and one.child is not None:

@@ -80,13 +80,9 @@ class Losses:
         only: the sinks that this process runs; none for all.
         master: where Spark runs, if not where the file says.
         start: begins a step in a process of its own.
-
-    Attributes:
         let_go: ends what somebody else in this process builds of a sink. Two builders would be in each other's way, and
             that of the file's next generation shows it only when it has compared it: readers have nothing meanwhile.
     """
-
-    let_go: Callable[[str], None]
 
     def __init__(
         self,
@@ -95,9 +91,10 @@ class Losses:
         only: Sequence[str] = (),
         master: str | None = None,
         start: Start = Apart,
+        let_go: Callable[[str], None] = lambda _sink: None,
     ) -> None:
         self.pipeline, self.file, self.master, self.start = pipeline, file, master, start
-        self.let_go = lambda _sink: None
+        self.let_go = let_go
         self.sinks = _rebuilt(pipeline, only)
         self.healing: dict[str, _Healing] = {}
         for name in self.sinks:

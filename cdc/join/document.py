@@ -10,6 +10,7 @@ import orjson
 from cdc import types
 from cdc.catalogue import Column
 from cdc.join.aggregates import for_json, result_type
+from cdc.join.expressions import mentions
 from cdc.join.layout import Layout
 from cdc.join.ordering import order_key, rank
 from cdc.join.tree import Aggregate, Node, Order
@@ -52,9 +53,11 @@ class Shape:
     Args:
         node: the node.
         layout: of its view.
+        said: Spark SQL over the document. None for any: then each aggregate must have a place in its type, and with
+            expressions those that one may see. One that nobody names takes no document away.
     """
 
-    def __init__(self, node: Node, layout: Layout) -> None:
+    def __init__(self, node: Node, layout: Layout, said: Sequence[str] | None = None) -> None:
         self.node = node
         self._name, self._hide = node.name, node.hide
         stored = layout.tables[node.table.qualified]
@@ -66,8 +69,12 @@ class Shape:
         ]
         self._columns = [(out, places[name], types.arrow_converter(by_name[name])) for name, out in node.columns]
         self._results = [(a.name, _typed_result(a)) for a in node.aggregates]
-        self.refs = [Shape(ref, layout) for ref in node.refs]
-        self.children = [Shape(child, layout) for child in node.children]
+        self._seen = [
+            (name, convert if convert is None or _may_see(said, name) else _or_null(convert))
+            for name, convert in self._results
+        ]
+        self.refs = [Shape(ref, layout, None if _may_see(said, ref.name) else said) for ref in node.refs]
+        self.children = [Shape(child, layout, None if _may_see(said, child.name) else said) for child in node.children]
         self._shown = [(one.name, one.many) for one in node.shown]
         self._sort = [_sort_key(by_name[o.column], places[o.column], o) for o in node.order_by]
         self._ties = [_sort_key(by_name[n], places[n], Order(n)) for n in node.table.primary_key]
@@ -106,7 +113,7 @@ class Shape:
             part.typed = found[self.node.value]
             return part.typed
         self._nested(part, found, Shape.typed)
-        for (name, convert), value in zip(self._results, part.aggregates, strict=True):
+        for (name, convert), value in zip(self._seen, part.aggregates, strict=True):
             found[name] = value if convert is None or value is None else convert(value)
         part.typed = found
         return found
@@ -256,6 +263,22 @@ def _typed_result(aggregate: Aggregate) -> types.Converter | None:
     if kind in _BITS:
         return _named(aggregate, values.integer_of(_BITS[kind]))
     return float if kind in ("double", "float") else None
+
+
+def _may_see(said: Sequence[str] | None, name: str) -> bool:
+    return said is None or any(mentions(one, (name,)) for one in said)
+
+
+def _or_null(convert: types.Converter) -> types.Converter:
+    """The same converter, for what nobody looks at: nothing in the place of what has none."""
+
+    def tried(value: Any) -> Any:
+        try:
+            return convert(value)
+        except types.REFUSALS:
+            return None
+
+    return tried
 
 
 def _named(aggregate: Aggregate, convert: types.Converter) -> types.Converter:

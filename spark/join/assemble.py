@@ -99,12 +99,21 @@ class Assembler:
         layout: its layout.
         store: its row store.
         remember: keep rows that documents refer to, ready as JSON. Only while nobody changes them: during a fill.
+        said: Spark SQL over the documents, as ``Shape`` takes it.
     """
 
-    def __init__(self, root: Node, layout: Layout, store: RowStore, *, remember: bool = False) -> None:
+    def __init__(
+        self,
+        root: Node,
+        layout: Layout,
+        store: RowStore,
+        *,
+        remember: bool = False,
+        said: Sequence[str] | None = None,
+    ) -> None:
         self.store, self.remember = store, remember
         self._bytes = 0
-        self.shape = Shape(root, layout)
+        self.shape = Shape(root, layout, said)
         self._root = _Reader(self.shape, layout, ())
 
     def read(self, ids: Sequence[str]) -> dict[str, Part | None]:

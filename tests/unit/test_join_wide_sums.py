@@ -137,6 +137,24 @@ def test_spark_sql_over_such_a_sum_refuses_that_document_and_no_other() -> None:
     assert arrays[-1].to_pylist() == [None, None, None, 7]
 
 
+@pytest.mark.parametrize(
+    ("where", "refused"),
+    [
+        ("id > 0", []),
+        ("concat('worth', id) > 'a'", []),
+        ("to_json(struct(*)) > 'a'", ["1", "2", "3", "4"]),
+        ("chief.id > 0", ["1", "2", "3", "4"]),  # the object that a sum is in: whether as a whole is not asked
+    ],
+)
+def test_a_sum_that_no_expression_names_takes_no_document_away(where: str, refused: list[str]) -> None:
+    world = World(view_of(where=where))
+    entries, unfit = entries_of(world.joiner, world.made(), 0)
+    assert [entry.id for entry, _ in unfit] == refused
+    if not refused:
+        assert [worth(entry.document) for entry in entries] == [b"%d" % total for total in SUMS.values()]
+        assert [(entry.row or ())[-1] for entry in entries] == [None, None, None, 7]
+
+
 def test_of_a_new_document_that_is_refused_nothing_need_be_deleted() -> None:
     world = World(view_of(where="worth > 0"))
     made = [one._replace(new=True) for one in world.made()]

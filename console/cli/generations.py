@@ -74,10 +74,11 @@ def _stage(one: Mapping[str, Any]) -> str:
 def _begun(sink: str, promotion: Mapping[str, Any], file: Path) -> str:
     origin, to = promotion["from"], promotion["to"]
     seen = f"readers may see either of {origin} and {to}" if promotion["moving"] else f"readers still see {origin}"
+    does = "ends it" if promotion["moving"] else "takes it back"
+    by_hand = f"`headwater promote {file} {sink} --generation {'N` of either' if promotion['moving'] else f'{to}`'}"
     return (
         f"sink {sink}: sending readers from generation {origin} to {to} has begun and not ended: {seen}. If whoever "
-        f"began it was killed: `headwater run {file}` ends it (one that is alive after two minutes), or "
-        f"`headwater promote {file} {sink} --generation N` of either"
+        f"began it was killed: `headwater run {file}` {does} (one that is alive after two minutes), or {by_hand}"
     )
 
 

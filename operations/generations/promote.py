@@ -242,8 +242,8 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
         say(f"generation {number} comes as far as generation {old}: {lacks}")
         lacks = _caught_up(pipeline, register, old, number)
     if lacks:
-        if begun is None:  # else readers are in the middle of it, and the register must go on saying so
-            register.give_up_promotion(number)
+        if begun is None or not begun.moving:  # else readers are in the middle of it, and the register must say so
+            register.give_up_promotion(number, unmoved=True)
         mend = "`headwater run` keeps it up to date: try again"
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",

@@ -216,10 +216,16 @@ class Register:
                 register.pop("promoting")
         return number
 
-    def give_up_promotion(self, number: int) -> None:
-        """Forget that readers were to be sent to a generation: its target is gone, so none was, and none can be."""
+    def give_up_promotion(self, number: int, *, unmoved: bool = False) -> None:
+        """Forget that readers were to be sent to a generation: its target is gone, so none was, and none can be.
+
+        Args:
+            number: of the generation.
+            unmoved: only if nobody has begun to move readers meanwhile.
+        """
         with self._changed() as register:
-            if (register.get("promoting") or {}).get("number") == number:
+            begun = promotion_of(register)
+            if begun is not None and begun.number == number and not (unmoved and begun.moving):
                 register.pop("promoting")
 
     def begin_retiring(self, number: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import Fenced, StateError
+from cdc.errors import Behind, Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
 from operations.generations import promote
@@ -217,6 +217,39 @@ def test_what_a_promotion_that_was_cut_may_have_shown_is_not_removed(tmp_path: P
     register.begin_retiring(2)
     with pytest.raises(StateError, match="generation 2 is retiring"):
         register.begin_promotion(2, 1)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_promotion_that_is_refused_for_what_it_lacks_leaves_none_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    """After one that was killed while it waited, "nothing was changed" left that one's record, and made it young."""
+    register = Register(tmp_path, "shop", "search")
+    register.create("x")
+    register.move(2, "ready")
+    if cut:
+        register.begin_promotion(2, 1)
+    begun = register.promotion()
+    register.begin_promotion(2, 1)
+    monkeypatch.setattr(promote, "level", lambda *_: "9 records")
+    monkeypatch.setattr(promote, "_caught_up", lambda *_: "9 records")
+    monkeypatch.setattr(promote, "failed_flow", lambda *_: None)
+    monkeypatch.setattr("spark.disk.state.Generation.started", property(lambda _: True))
+    with pytest.raises(Behind, match="generation 2 lacks") as refused:
+        promote._level(load(tmp_path), register, 1, 2, begun, lambda _: None)
+    assert "nothing was changed" in str(refused.value) and register.promotion() is None
+
+
+def test_a_promotion_whose_readers_are_moved_meanwhile_is_not_forgotten(tmp_path: Path) -> None:
+    register = Register(tmp_path, "shop", "search")
+    register.create("x")
+    register.move(2, "ready")
+    register.begin_promotion(2, 1)
+    register.move_readers(2)
+    register.give_up_promotion(2, unmoved=True)
+    assert register.cut_promotion(0.0) == 2
+    register.give_up_promotion(2)
+    assert register.promotion() is None
 
 
 def test_who_was_overtaken_takes_no_record_of_the_other_away(tmp_path: Path) -> None:

@@ -80,9 +80,15 @@ def test_why_a_lost_sink_is_not_made_again_is_told_before_how_far_it_is(
     assert status.rebuilding_words(lost) == f"lost 90 s ago, {told}"
 
 
-@pytest.mark.parametrize(("moving", "seen"), [(True, "may see either of 1 and 2"), (False, "readers still see 1")])
+@pytest.mark.parametrize(
+    ("moving", "seen", "ends", "by_hand"),
+    [
+        (True, "may see either of 1 and 2", "ends it", "--generation N` of either"),
+        (False, "readers still see 1", "takes it back", "--generation 2`"),
+    ],
+)
 def test_a_promotion_that_has_not_ended_stands_below_the_generations(
-    capsys: pytest.CaptureFixture[str], moving: bool, seen: str
+    capsys: pytest.CaptureFixture[str], moving: bool, seen: str, ends: str, by_hand: str
 ) -> None:
     promotion = {"from": 1, "to": 2, "moving": moving}
     sinks = [
@@ -92,7 +98,11 @@ def test_a_promotion_that_has_not_ended_stands_below_the_generations(
     generations._print({"pipeline": "shop", "sinks": sinks}, Path("shop.yaml"))
     out = capsys.readouterr().out
     assert out.count("has begun and not ended") == 1 and seen in out
-    assert "headwater promote shop.yaml search" in out and "`headwater run shop.yaml` ends it" in out
+    assert (
+        "headwater promote shop.yaml search" in out
+        and f"`headwater run shop.yaml` {ends}" in out
+        and out.rstrip().endswith(by_hand)
+    )
 
 
 def test_a_history_that_stands_still_says_what_to_do() -> None:

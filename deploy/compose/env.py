@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -70,6 +71,8 @@ def write(path: Path, new: Mapping[str, str]) -> list[str]:
         OSError: it can't be read or written; it is as it was.
     """
     path = path.resolve()
+    if not path.parent.is_dir():  # or what is written first would be named, of which nobody knows
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
     before = path.read_text("utf-8", errors="surrogateescape") if path.exists() else ""
     after = renewed(before, new)
     made = path.with_name(f".{path.name}.{os.getpid()}")

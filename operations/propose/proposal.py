@@ -189,7 +189,7 @@ def warehouse_tables(tables: Mapping[str, Table]) -> tuple[list[str] | None, lis
 def _not_in_warehouse(table: Table) -> str | None:
     names = [column.name for column in table.columns]
     if secret := [column.name for column in table.columns if is_secret(column)]:
-        return f"where it would be whole: {', '.join(secret)} looks like a secret"
+        return f"where it would be whole: {', '.join(secret)} look{'s' if len(secret) == 1 else ''} like a secret"
     if len({name.lower() for name in names}) < len(names):
         return "where two of its columns would have one name"
     if own := sorted(ICEBERG_COLUMNS.intersection(names)):

@@ -98,3 +98,8 @@ def test_a_dash_prints_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     assert set(PASSWORDS) <= {line.split("=")[0] for line in call(Path("-")).splitlines()}
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named_and_not_what_would_be_written(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["--output", str(tmp_path / "no" / ".env")])
+    assert done.exit_code == 1 and f"{tmp_path / 'no'}: there is no such folder" in done.output

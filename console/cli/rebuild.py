@@ -83,10 +83,9 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
 
 def _print(report: dict[str, Any], file: Path) -> None:
     sink, number = report["sink"], report["generation"]
-    click.echo(
-        f"sink {sink}: generation {number} is {report['stage']} · {report['records']:,} records in "
-        f"{report['seconds']:.0f} s"
-    )
+    # One that was only compared, and that killed attempts have filled: nobody has noted how long they took together.
+    took = f" · {report['records']:,} records in {report['seconds']:.0f} s" if report["seconds"] else ""
+    click.echo(f"sink {sink}: generation {number} is {report['stage']}{took}")
     if report["late"]:
         click.echo(
             "it was behind for as long as it was compared, so that nobody knows whether it is right: "

@@ -2,7 +2,8 @@
 
 A letter goes when somebody clears it: a tombstone under its key, which says through which of the topic's offsets it
 means (``through``). A letter that came between the look and the tombstone lies beyond that: it stands, although its
-key's newest record is a tombstone. Compaction would lose it after a while, so whoever meets one writes it again.
+key's newest record is a tombstone. Compaction would lose it after a while, so whoever meets one writes it again. So it
+is with a letter behind which one of an older version came, of a job that was slower.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Book:
     Attributes:
         most: letters that are remembered at the most: beyond that they are only counted.
         standing: those that stand.
-        covered: keys of letters that stand behind a tombstone that did not mean them.
+        covered: keys of letters that stand behind a tombstone that did not mean them, or an older version's letter.
         beyond: letters that were not remembered.
         unreadable: records that are no letter.
     """
@@ -63,6 +64,9 @@ class Book:
         except DecodeError:
             self.unreadable += 1
             return
+        if self._overtaken(key, letter):
+            self.covered.add(key)
+            return
         if self.most is not None and len(self.standing) >= self.most and key not in self.standing:
             self.beyond += 1
             return
@@ -73,6 +77,14 @@ class Book:
             replace(letter, document=None, document_bytes=size, reason=letter.reason[:REASON_CHARS]), at
         )
         self.covered.discard(key)
+
+    def _overtaken(self, key: bytes, letter: DeadLetter) -> bool:
+        """Whether a newer version of its document was refused before: two jobs write letters, each in its own time.
+
+        It would be healed by the delete that the newer refusal has left in the sink, and the document be missed by nobody.
+        """
+        known = self.standing.get(key)
+        return known is not None and letter.table is None and 0 < letter.version < known.letter.version
 
     def _clear(self, key: bytes, through: int | None) -> None:
         known = self.standing.get(key)

@@ -392,3 +392,14 @@ def test_each_letter_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turns[0] == [b"a", b"b"] and b"c" in turns[1] and set().union(*turns) == set(mine)
     mine.pop(b"b")
     assert watch._turn(mine).keys() <= mine.keys()
+
+
+def test_a_letter_of_an_older_version_that_comes_late_does_not_take_the_newer_ones_place() -> None:
+    """Two jobs make one document. The sink holds the newer one's delete, which would heal the older one's letter."""
+    book = Book()
+    book.take(b"a", letter(version=9).to_json(), 0)
+    book.take(b"a", letter(version=7).to_json(), 1)
+    assert (book.standing[b"a"].letter.version, book.standing[b"a"].at) == (9, 0)
+    assert book.covered == {b"a"}, "compaction would keep the older one: the newer is written again"
+    book.take(b"a", letter(version=9).to_json(), 2)
+    assert book.standing[b"a"].at == 2 and not book.covered

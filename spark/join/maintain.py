@@ -272,7 +272,10 @@ class Maintainer:
         change = filled(change, stored.row)
         body = body_of(change.row)
         if body == stored.body and not pending and not healed and stored.refused is None:
-            return None, None
+            # A delete of what is not there changes no document, but a record before it may have been refused: its
+            # letter is healed by the newer offset, and by nothing else.
+            gone = change.row is None
+            return Swap(name, stored.head, self._value(change, (), body), True) if gone else None, None
         old = table.routes(stored.row) if stored.row is not None else None
         new = table.routes(change.row) if change.row is not None else None
         if old is not None and old != new:

@@ -275,3 +275,13 @@ def history(random: Random) -> None:
 def test_whatever_is_refused_or_read_again_a_stored_row_is_what_it_was_at_its_record(seed: int) -> None:
     for number in range(100):
         history(Random(f"{seed}.{number}"))
+
+
+def test_the_letter_of_a_row_that_came_and_went_is_healed_by_its_delete() -> None:
+    """Its row was deleted before: the second delete changes nothing that is stored but where it was."""
+    reading = begun()
+    assert reading.batch(reading.record("d")) == []
+    assert reading.batch(reading.record("c", day=BAD, a="a1", b="b1")) == [3]
+    assert reading.batch(reading.record("d")) == []
+    stored = reading.stored()
+    assert stored is not None and stored.row is None and stored.stamp.offset == 4

@@ -77,6 +77,9 @@ def elasticsearch_mapping(aggregate: Aggregate) -> dict[str, Any]:
         return types.elasticsearch_mapping(aggregate.table.by_name[aggregate.column])
     if kind == "numeric" and aggregate.function != "count":
         return types.mapping_of_spark("double")
+    if aggregate.function == "sum" and kind in _INTEGERS:
+        # One beyond 64 bits is kept in the document and not indexed: it would be refused, and the document with it.
+        return types.mapping_of_spark("bigint") | {"ignore_malformed": True}
     return types.mapping_of_spark(result_type(aggregate))
 
 

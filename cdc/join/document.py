@@ -285,7 +285,7 @@ def _named(aggregate: Aggregate, convert: types.Converter) -> types.Converter:
     """The same converter, whose refusal says of which aggregate: a letter has nothing else to tell where to look."""
     where = f"aggregate {aggregate.name}"
     if aggregate.function == "sum":
-        where += f", for which sum(CAST({aggregate.value} AS decimal(38,0))) has room"
+        where += ", for which a sum of decimals has room (docs/views.md, Aggregates)"
 
     def named(value: Any) -> Any:
         try:

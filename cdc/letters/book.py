@@ -81,7 +81,7 @@ class Book:
     def _overtaken(self, key: bytes, letter: DeadLetter) -> bool:
         """Whether a newer version of its document was refused before: two jobs write letters, each in its own time.
 
-        It would be healed by the delete that the newer refusal has left in the sink, and the document be missed by nobody.
+        It would be healed by the delete that the newer refusal has left in the sink, and nobody miss the document.
         """
         known = self.standing.get(key)
         return known is not None and letter.table is None and 0 < letter.version < known.letter.version

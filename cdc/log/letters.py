@@ -32,7 +32,10 @@ def letters_config(pipeline: Pipeline) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _producer(settings: bytes) -> Producer:
-    return Producer({**orjson.loads(settings), "enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4"})
+    # It lives as long as the process. What keeps it from the brokers is told by whoever sends: its own lines, one for
+    # each attempt to connect, would be among those of `run`, which may be JSON.
+    own = {"enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "log_level": 0}
+    return Producer({**orjson.loads(settings), **own})
 
 
 def send(config: Mapping[str, Any], letters: Sequence[DeadLetter]) -> None:

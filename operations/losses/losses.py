@@ -32,6 +32,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0
 # How often the note for `status` is written anew while nothing else happens.
 NOTE_SECONDS = 2.0
 
+# What `status` tells of steps that say nothing for seconds; a rebuild begins, and then says how far it is.
+_SAYS = {"promote": "readers are sent to what is complete", "retire": "readers see it; what was lost is removed"}
+
 Next = Literal["remove", "promote", "again"]
 Start = Callable[..., Apart[Any]]
 
@@ -183,7 +186,7 @@ class Losses:
         return said
 
     def _begin(self, one: _Healing, step: Callable[..., Any], *arguments: Any) -> None:
-        one.doing, one.progress = step.__name__, ""
+        one.doing, one.progress = step.__name__, _SAYS.get(step.__name__, "")
         one.child = self.start(step, self.pipeline, self.file, *arguments)
 
     def _ended(self, one: _Healing, child: Apart[Any]) -> list[str]:

@@ -13,7 +13,7 @@ from cdc.join.columns import arrow_columns
 from cdc.join.incoming import RowMaker
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
-from cdc.letters.words import LEFT_OUT, bare, hidden
+from cdc.letters.words import LEFT_OUT, bare, cause_of, hidden
 from cdc.records.change import Change, Op
 from operations.explain.report import _total
 from sinks.rowstore.memory import MemoryStore
@@ -169,9 +169,11 @@ def test_what_spark_sql_can_t_hold_is_a_dead_letter_of_its_sink(monkeypatch: pyt
     _, letters = stage.documents_form(b"")(world.joiner, world.made()[:1], 0)
     ((sink, key, why),) = [(letter.sink, letter.key, letter.reason) for letter in letters]
     assert (sink, key) == ("search", "1") and why.endswith("27000000000000000000 is not an integer of 64 bits")
-    assert "aggregate worth, for which sum(CAST(" in why, (
-        "a view may have several: the letter says which, and the way out"
+    assert "aggregate worth, for which a sum of decimals has room (docs/views.md, Aggregates)" in cause_of(why), (
+        "a view may have several: the letter says which, and the way out, without figures, which are left out of causes"
     )
+    sums = world.view.elasticsearch_mapping()["worth"]
+    assert sums == {"type": "long", "ignore_malformed": True}, "such a sum is in the document, and not indexed"
     assert bare(why) == "a value has no place in Spark SQL's types" != LEFT_OUT
     assert str(SUMS[1]) not in hidden(why)
 

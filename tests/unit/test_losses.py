@@ -329,6 +329,7 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
     filled(case, "living")
     case.until(lambda: case.verbs == ["rebuild", "retire"])
     assert case.asked[1] == ("retire", "cache", 1)
+    assert case.losses.healing["cache"].progress == "readers see it; what was lost is removed"
     register_of(pipeline, "cache").remove(1)
     case.until(lambda: case.verbs == ["rebuild", "retire", "verify"])
     assert case.asked[2] == ("verify", "cache", 2)

@@ -23,7 +23,9 @@ _AMBIGUOUS = {
 }
 # Of a nondeterministic collation, also: 'a' and 'A', or two spellings of 'é', may be equal.
 COLLATED = "its collation is nondeterministic: texts that differ may be equal in Postgres, and are not here"
-_NO_EQUALITY = frozenset(("json", "xml", "point", "tsvector", "hstore", "vector", "halfvec"))
+_NO_EQUALITY = frozenset(
+    ("json", "xml", "point", "tsvector", "hstore", "vector", "halfvec", "sparsevec", "geometry", "geography")
+)
 # Text that Postgres does not order as text.
 _OTHER_ORDER = _NO_EQUALITY | {"interval", "timetz", "inet", "cidr", "ltree", "bytea", "jsonb"}
 _NUMBERS = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric", "money"))

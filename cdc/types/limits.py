@@ -13,9 +13,8 @@ from cdc.types.rules import RULES, SQL_NAMES, bit_length, type_key
 
 _ABSENT_ARRAYS = frozenset(("interval", "money", "name", "point", "xml"))
 _SHAPES = frozenset(("box", "line", "lseg", "path", "polygon", "circle"))
-# pgvector's, of which Debezium gives the numbers; and what it gives as a structure, pgvector's and PostGIS's.
-_VECTORS = frozenset(("vector", "halfvec"))
-_STRUCTURES = frozenset(("sparsevec", "geometry", "geography"))
+# pgvector's and PostGIS's, of which Debezium gives the numbers, or the bytes.
+_EXTENSIONS = frozenset(("vector", "halfvec", "sparsevec", "geometry", "geography"))
 # Array elements for which an unchanged large value is marked; for every other kind of array it arrives as null.
 _MARKED_ARRAYS = frozenset(("text", "varchar", "bpchar", "json", "jsonb", "int4", "int8", "uuid", "date", "bytea"))
 # Never stored out of line, so never left out of an event.
@@ -29,7 +28,7 @@ def unsupported(column: Column) -> str | None:
     key = type_key(column)
     if key in _SHAPES:
         return f"Debezium gives a {key} in a binary form that is not Postgres's value"
-    if key in _STRUCTURES or (column.array and key in _VECTORS):
+    if column.array and key in _EXTENSIONS:
         return (
             f"Debezium gives {column.type_name} in a form that is not Postgres's value; a text column beside it that a "
             "trigger writes can be in a view"
@@ -112,7 +111,7 @@ def null_when_unchanged(column: Column) -> bool:
     """
     key = type_key(column)
     if not column.array:
-        return key in ("bit", "varbit") or key in _SHAPES or key in _VECTORS
+        return key in ("bit", "varbit") or key in _SHAPES or key in _EXTENSIONS
     is_domain = not column.type_name.endswith("[]")
     return is_domain or key not in _MARKED_ARRAYS
 

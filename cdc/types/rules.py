@@ -85,6 +85,9 @@ RULES: dict[str, Rule] = {
     "point": Rule(values.point, values.point_text, "string", {"properties": {"x": DOUBLE_FIELD, "y": DOUBLE_FIELD}}),
     "vector": Rule(values.vector, values.vector),
     "halfvec": Rule(values.halfvec, values.halfvec),
+    "sparsevec": Rule(values.sparsevec, values.sparsevec),
+    "geometry": Rule(values.geometry, values.geometry),
+    "geography": Rule(values.geometry, values.geometry),
     "xml": _PLAIN_TEXT,
     "tsvector": _PLAIN_TEXT,
 }

@@ -226,6 +226,25 @@ def halfvec(values: Any) -> str:
     return f"[{','.join([_printed(_narrow(_finite(value))) for value in _list(values)])}]"
 
 
+def sparsevec(value: Any) -> str:
+    """pgvector's sparse vector, of which Debezium gives the places that are not zero: text as Postgres prints it."""
+    if not isinstance(value, dict) or set(value) != {"dimensions", "vector"}:
+        raise ValueError(f"{value!r:.60} is no sparse vector")
+    held = value["vector"]
+    # JSON has no keys that are numbers: Kafka's converter writes pairs.
+    places = sorted((int(place), number) for place, number in (held.items() if isinstance(held, dict) else held))
+    shown = ",".join(f"{place}:{_printed(_narrow(_finite(number)))}" for place, number in places)
+    return f"{{{shown}}}/{int(value['dimensions'])}"
+
+
+def geometry(value: Any) -> str:
+    """PostGIS's geometry or geography, of which Debezium gives the bytes (EWKB): text as Postgres prints it."""
+    if not isinstance(value, dict) or not {"wkb", "srid"} >= set(value) or not value.get("wkb"):
+        raise ValueError(f"{value!r:.60} is no geometry")
+    held = value["wkb"]
+    return (held if isinstance(held, bytes) else base64.b64decode(text(held), validate=True)).hex().upper()
+
+
 def _finite(value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) <= _FLOAT4_MAX:
         raise ValueError(f"{value!r:.60} is no number of a vector")

@@ -1,4 +1,4 @@
-"""pgvector's and PostGIS's columns: what Debezium writes of them becomes what Postgres prints, or is in no view.
+"""pgvector's and PostGIS's columns: what Debezium writes of them becomes what Postgres prints; arrays are in no view.
 
 The tests' servers have not got the extensions: records are those that Debezium 3.7 writes of such columns, texts those
 that Postgres prints of a ``real``, as pgvector does.
@@ -6,6 +6,7 @@ that Postgres prints of a ``real``, as pgvector does.
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from typing import Any
@@ -26,11 +27,13 @@ from truth.values import expected_document
 EMBEDDING = Column("e", "vector(3)", "vector")
 HALF = Column("h", "halfvec", "halfvec")
 TABLE = Table("public", "t", (Column("id", "integer", "int4"), EMBEDDING, HALF), ("id",))
+SPARSE = Column("s", "sparsevec(5)", "sparsevec")
+PLACES = [Column("place", "geometry(Point,4326)", "geometry"), Column("area", "geography", "geography")]
 LEFT_OUT = [
-    Column("s", "sparsevec(5)", "sparsevec"),
-    Column("place", "geometry(Point,4326)", "geometry"),
-    Column("area", "geography", "geography"),
-    *(Column("many", f"{kind}[]", kind, array=True) for kind in ("vector", "halfvec", "sparsevec", "geometry")),
+    *(
+        Column("many", f"{kind}[]", kind, array=True)
+        for kind in ("vector", "halfvec", "sparsevec", "geometry", "geography")
+    ),
 ]
 FILE = """\
 version: 1
@@ -91,6 +94,35 @@ def test_what_is_no_vector_is_refused(value: Any) -> None:
     assert convert is not None
     with pytest.raises(types.REFUSALS):
         convert(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"dimensions":5,"vector":[[3,2.0],[1,0.10000000149011612]]}', "{1:0.1,3:2}/5"),  # Kafka's own converter
+        ('{"dimensions":5,"vector":{"3":2.0,"1":1.0E-7}}', "{1:1e-07,3:2}/5"),
+        ('{"dimensions":16000,"vector":[]}', "{}/16000"),
+    ],
+)
+def test_a_sparse_vector_is_the_text_that_postgres_prints(given: str, said: str) -> None:
+    assert types.json_converter(SPARSE)(json.loads(given)) == said  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("column", PLACES, ids=lambda one: one.base_type)
+def test_a_geometry_is_the_text_that_postgres_prints_and_verify_expects(column: Column) -> None:
+    """PostGIS prints the bytes that Debezium hands on: SRID=4326;POINT(1 2)."""
+    table = Table("public", "t", (Column("id", "integer", "int4"), column), ("id",))
+    view, hexadecimal = View.identity(table), "0101000020E6100000000000000000F03F0000000000000040"
+    held = base64.b64encode(bytes.fromhex(hexadecimal)).decode()
+    record = event(f'{{"id":1,"{column.name}":{{"wkb":"{held}","srid":4326}}}}')
+    change = Decoder(table).decode(b'{"id":1}', record, "t", 0, 0)
+    assert view.render(change) == expected_document(view, {"id": "1", column.name: hexadecimal})
+    convert = types.json_converter(column)
+    assert convert is not None and convert({"wkb": bytes.fromhex(hexadecimal), "srid": 4326}) == hexadecimal  # Avro's
+    assert types.null_when_unchanged(column) and types.may_be_large(column)
+    for bad in ("AQ==", {"srid": 4326}, {"wkb": "!", "srid": 1}, {"wkb": 1}, {"wkb": "AQ==", "other": 1}):
+        with pytest.raises(types.REFUSALS):
+            convert(bad)
 
 
 @pytest.mark.parametrize("column", LEFT_OUT, ids=lambda one: one.type_name)

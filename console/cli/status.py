@@ -191,7 +191,7 @@ def push_line(hook: Mapping[str, Any]) -> str:
 def _unjudged(matchers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Of which views' standing queries nobody is told anything, and why."""
     for one in matchers:
-        if not one["working"]:
+        if one["working"] is False:
             why = one["error"] or f"no `headwater run` has done it for {max(time.time() - one['at'], 0):,.0f} s"
             yield f"standing queries of {one['view']} are not judged: {why}"
 

@@ -63,13 +63,18 @@ def test_what_is_no_fold_is_refused_by_name(spark: SparkSession, initial: str, s
             "named_struct('w', array(interval '1' day))",
             "w is of type interval day, which no column of an",
         ),
-        ("named_struct('w', map('a', interval '1' year))", "w is of type interval year"),
     ],
 )
 def test_what_no_table_can_hold_is_refused_by_name(spark: SparkSession, initial: str, said: str) -> None:
     known = analyse_fold(spark, replace(view_of("events"), initial=initial, step="state"))
     with pytest.raises(ConfigError, match=f"view account: {said}"):
         refuse_columns(known)
+
+
+def test_what_no_document_can_hold_is_refused_by_name(spark: SparkSession) -> None:
+    months = replace(view_of("events"), initial="named_struct('w', map('a', interval '1' year))", step="state")
+    with pytest.raises(ConfigError, match=r"view account: initial\.w is of type interval year, which no document can"):
+        analyse_fold(spark, months)
 
 
 def test_what_a_table_can_hold_is_not_refused(spark: SparkSession) -> None:

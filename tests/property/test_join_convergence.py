@@ -26,7 +26,7 @@ from tests.support.mutations import MUTATIONS, Mutation, defers
 
 HISTORIES = 40
 # Each mutation is found within so many.
-MOST_SEEDS = 60
+MOST_SEEDS = 150
 
 
 class JoinMachine(RuleBasedStateMachine):

@@ -12,6 +12,7 @@ from cdc.errors import ConfigError, PipelineFileError, QueryRefused
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.outlets import outlets
 from console.cli.status import _unjudged
+from operations.pausing import pause
 from operations.push.cursor import Cursor
 from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes, standing_report
@@ -209,3 +210,6 @@ def test_status_says_why_a_matcher_does_not_go_on(tmp_path: Path) -> None:
     ):
         note.write(pipeline, "order")
         assert list(_unjudged(standing_report(pipeline))) == [f"standing queries of order are not judged: {why}"]
+    pause(pipeline, pipeline.queries["order"].changes, "maintenance", lambda _: None)  # nobody is to judge them
+    assert standing_report(pipeline)[0]["working"] is None and not list(_unjudged(standing_report(pipeline)))
+    assert "headwater_standing_working{" not in metrics([pipeline])

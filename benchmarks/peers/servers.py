@@ -79,10 +79,7 @@ class PeerElasticsearch(Elasticsearch):
     def _settings(self, site: Site, root: Path) -> str:
         lines = super()._settings(site, root).splitlines(keepends=True)
         # The minimal 7.17 has no security module and refuses settings that it does not know.
-        # The serial collector lets a heap grow full before it looks; by the real heap it would refuse requests at 95 %
-        # (as of a million documents it did), which our client tries again and pgsync ends on.
-        ours = "indices.breaker.total.use_real_memory: false\n"
-        return "".join(line for line in lines if not line.startswith("xpack.")) + ours
+        return "".join(line for line in lines if not line.startswith("xpack."))
 
     def launch(self, site: Site, units: dict[str, Path]) -> Launch:
         """In the foreground: the 7.17 launcher becomes the server, so its pid is ours from the start."""

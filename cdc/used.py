@@ -27,7 +27,7 @@ def used_columns(view: View, table: str) -> frozenset[str]:
         return frozenset(layout.columns) | said
     if view.table.qualified != table:
         return frozenset()
-    expressions = [*view.fields.values(), *([view.where] if view.where else [])]
+    expressions = view.row_sql
     if isinstance(view, FoldView):
         expressions.append(view.step)
     if isinstance(view, (WindowView, MatchView)):

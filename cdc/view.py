@@ -73,6 +73,11 @@ class View:
     # -- what it needs ------------------------------------------------------------------------------------------------
 
     @property
+    def row_sql(self) -> list[str]:
+        """The Spark SQL of its ``fields`` and ``where``, over its row; that of a joined view over the assembled one."""
+        return [*self.fields.values(), *([self.where] if self.where else [])]
+
+    @property
     def needs_spark(self) -> bool:
         """Whether Spark SQL has to see the rows."""
         return bool(self.fields) or self.where is not None

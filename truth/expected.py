@@ -175,7 +175,7 @@ def _finished(page: _Page) -> Iterator[Expected]:
 
 
 def _rows(view: View, connection: Connection, ask: _Asking, ids: Sequence[str] | None) -> Iterator[_Page]:
-    shape = table_shape(view.table, said_of(view))
+    shape = table_shape(view.table, view.row_sql)
     names = [column.name for column in view.table.columns]
     rendered = truth.Documents(view)
     for rows in _roots(view, connection, names, ids):
@@ -207,8 +207,8 @@ def _assembled(
     ids: Sequence[str] | None,
     found: History | None,
 ) -> Iterator[_Page]:
-    pages = Pages(connection, view, tree, said_of(view), ask.spark, keep=ids is None, history=found)
-    seen = sparks(pages.tree, said_of(view))
+    pages = Pages(connection, view, tree, view.row_sql, ask.spark, keep=ids is None, history=found)
+    seen = sparks(pages.tree, view.row_sql)
     shape = shape_of(seen, pages.kinds()) if view.needs_spark else None
     for page in pages.documents(_roots(view, connection, pages.root_columns, ids)):
         asked = ask(shape, [spark_row(seen, row) for _, row in page]) if view.needs_spark else None
@@ -219,8 +219,3 @@ def _roots(view: View, connection: Connection, names: Sequence[str], ids: Sequen
     if ids is None:
         return read_rows(connection, view.table, names)
     return rows_of_ids(connection, view, names, ids)
-
-
-def said_of(view: View) -> list[str]:
-    """The view's Spark SQL over its assembled row."""
-    return [*view.fields.values(), *([view.where] if view.where else [])]

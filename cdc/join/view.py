@@ -38,7 +38,7 @@ class JoinedView(View):
     @cached_property
     def layout(self) -> Layout:
         """What of each table the row store keeps, and by which numbers it calls tables, indexes and aggregates."""
-        return Layout.of(self.tree, [*self.fields.values(), *([self.where] if self.where else [])])
+        return Layout.of(self.tree, self.row_sql)
 
     # -- for Spark SQL: the assembled row -----------------------------------------------------------------------------
 

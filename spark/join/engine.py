@@ -85,8 +85,7 @@ class Joiner:
         layout = view.layout if arranged else replace(view.layout, ordered=())
         self.maintainer = Maintainer(layout, store, 2 * epoch + (not filling or view.tree.once))
         self.climber = Climber(view.tree, view.layout, store, defer_above)
-        said = [*view.fields.values(), *([view.where] if view.where else [])]
-        self.assembler = Assembler(view.tree, layout, store, remember=filling, said=said)
+        self.assembler = Assembler(view.tree, layout, store, remember=filling, said=view.row_sql)
 
     def process(self, changes: Sequence[Incoming], task: Task, refuse: Refuse) -> Iterator[list[Made]]:
         """Apply changes and give the documents they touch, a piece at a time; each piece must be written.

@@ -7,7 +7,7 @@ import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from cdc.token import MAX_CHARS, parse_token
 from console.http.reports import Asked
@@ -24,6 +24,9 @@ router = APIRouter()
 
 class WaitRequest(BaseModel):
     """What to wait for."""
+
+    # A misspelt `token` would wait for something else, and a misspelt `sinks` for all of them.
+    model_config = ConfigDict(extra="forbid")
 
     token: str | None = Field(
         default=None, max_length=MAX_CHARS, description="Of the write; without one: all that is committed now."

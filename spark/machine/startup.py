@@ -19,6 +19,8 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from cdc.errors import ConfigError
+from cdc.java import for_spark, read
 from spark.machine.class_archive import _QUIET
 
 # Making it takes 35 s on a quiet machine.
@@ -57,8 +59,19 @@ def prepare(jars: Path, archive: Path, say: Callable[[str], None] = lambda line:
 
 
 def _kind(jars: Path) -> str:
-    """What an archive is made for: one of other jars is of no use, and one of before knows less."""
-    return "\n".join([f"{ROUND} {pyspark.__version__}", *sorted(jar.name for jar in jars.glob("*.jar")), ""])
+    """What an archive is made for: one of another Java or other jars is of no use, and one of before knows less."""
+    made_for = f"{ROUND} {pyspark.__version__} {_java()}"
+    return "\n".join([made_for, *sorted(jar.name for jar in jars.glob("*.jar")), ""])
+
+
+def _java() -> str:
+    """The version of the Java that Spark runs on; empty if that can't be told (who starts Spark is told of it)."""
+    try:
+        home = for_spark()
+    except ConfigError:
+        return ""
+    jdk = read(home) if home is not None else None
+    return jdk.version if jdk is not None else ""
 
 
 def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

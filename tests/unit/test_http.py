@@ -158,6 +158,8 @@ def test_a_question_says_which_pipeline_it_means(tmp_path: Path) -> None:
     assert view.status_code == 404 and "no view ordres" in view.json()["error"]["what"]
     long = asking.post("/v1/wait", params={"pipeline": "shop"}, json={"timeout_ms": 10**9})
     assert long.status_code == 400 and "timeout_ms" in long.json()["error"]["what"]
+    misspelt = asking.post("/v1/wait", params={"pipeline": "shop"}, json={"sink": ["search"]})
+    assert misspelt.status_code == 400 and "sink" in misspelt.json()["error"]["what"], "it would have waited for all"
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

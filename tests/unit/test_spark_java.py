@@ -14,7 +14,7 @@ from cdc.errors import ConfigError
 from cdc.java import for_spark
 from console.cli import up
 from deploy.local import sparkcluster
-from spark.machine import quiet, session
+from spark.machine import quiet, session, startup
 from tests.support.jvms import fake_jdk, jvms
 
 __all__ = ["jvms"]
@@ -128,3 +128,11 @@ def test_up_ends_with_that_warning_and_without_an_error(
     assert done.stderr.startswith("warning: Spark runs on Java 17 to 22, and there is none here (found: none)")
     fake_jdk(jvms / "a", "17.0.15")
     assert not CliRunner().invoke(up.command).stderr
+
+
+def test_an_archive_of_classes_is_of_the_java_that_it_was_made_by(jvms: Path, tmp_path: Path) -> None:
+    fake_jdk(jvms / "a", "17.0.15")
+    before = startup._kind(tmp_path)
+    assert startup._kind(tmp_path) == before
+    fake_jdk(jvms / "b", "21.0.8")
+    assert startup._kind(tmp_path) != before, "Java would ignore it at each start, and nothing make it anew"

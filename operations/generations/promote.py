@@ -238,17 +238,20 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
         return
     lacks = level(pipeline, register, old, number, 0.0)
     failed = failed_flow(register.generation(number)) if lacks else None
-    if lacks and failed is None:
+    # Nobody makes up for what it lacks: half a minute of waiting would end in the same words.
+    nobody = not any(register.generation(one).lease.busy() for one in (old, number))
+    if lacks and failed is None and not nobody:
         say(f"generation {number} comes as far as generation {old}: {lacks}")
         lacks = _caught_up(pipeline, register, old, number)
     if lacks:
         if begun is None or not begun.moving:  # else readers are in the middle of it, and the register must say so
             register.give_up_promotion(number, unmoved=True)
-        mend = "`headwater run` keeps it up to date: try again"
+        run = f"`headwater run {pipeline.file or 'FILE'}`"
+        mend = f"no process keeps it up to date: start {run}" if nobody else f"{run} keeps it up to date"
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
             means=_seen(begun),
-            fix=f"{_mend(register.sink, number) if failed else mend}; with --force readers get what it has",
+            fix=f"{_mend(register.sink, number) if failed else f'{mend}, try again'}; with --force readers get what it has",
         )
 
 

@@ -60,10 +60,13 @@ def test_one_whose_flow_has_failed_is_not_waited_for(tmp_path: Path, monkeypatch
     register.generation(1).folder.mkdir(parents=True, exist_ok=True)
     applied(register, 1, "main", 100)
     applied(register, 2, "main", 30)
-    pipeline: Any = SimpleNamespace()
+    pipeline: Any = SimpleNamespace(file="shop.yaml")
+    lease = register.generation(1).lease
+    lease.take()
     with pytest.raises(Behind) as late:
         _level(pipeline, register, 1, 2, None, said.append)
-    assert "keeps it up to date: try again" in late.value.fix and len(said) == 1
+    assert "`headwater run shop.yaml` keeps it up to date, try again" in late.value.fix and len(said) == 1
+    lease.release()
     applied(register, 2, "main", 30, "failed")
     with pytest.raises(Behind, match="70 records; its flow main has failed: for no known reason") as failed:
         _level(pipeline, register, 1, 2, None, said.append)
@@ -72,6 +75,19 @@ def test_one_whose_flow_has_failed_is_not_waited_for(tmp_path: Path, monkeypatch
     with pytest.raises(Behind) as cut:
         _level(pipeline, register, 1, 2, Promotion(2, 1), said.append)
     assert "generation 1 or 2" in cut.value.means and "nothing was changed" not in cut.value.means
+
+
+def test_one_that_nobody_keeps_up_to_date_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rollback` without a `run` said after 40 seconds that `run` keeps it up to date."""
+    register, said = Register(tmp_path, "shop", "search"), list[str]()
+    monkeypatch.setattr(promote, "_caught_up", lambda *_: pytest.fail("it was waited for"))
+    register.generation(1).folder.mkdir(parents=True, exist_ok=True)
+    applied(register, 1, "main", 100)
+    applied(register, 2, "main", 30)
+    pipeline: Any = SimpleNamespace(file="shop.yaml")
+    with pytest.raises(Behind, match="lacks what readers of generation 1 see: 70 records") as late:
+        _level(pipeline, register, 1, 2, None, said.append)
+    assert "start `headwater run shop.yaml`, try again" in late.value.fix and not said
 
 
 def test_what_came_while_it_was_waited_for_is_waited_for_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

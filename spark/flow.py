@@ -35,6 +35,7 @@ from spark.reading.expressions import compute, entries_with_rows, entry_schema
 from spark.reading.record import RECORD
 from spark.reading.source import read_changelog
 from spark.reading.spec import FlowSpec
+from spark.reports import ReportingQuery
 from spark.traces import observed_traces
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
@@ -266,7 +267,7 @@ def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
         writer = writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
     replays = planned(flow.checkpoint) > committed_offsets(flow.checkpoint)[0]
     tell_applied(writer._spark, flow.title, flow.folder, flow.about)
-    query = writer.start()
+    query = ReportingQuery(writer.start())
     if replays:
         replay.spare(query)
     return query

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
+from cdc.wording import worded
 from operations.apart import Apart, end_all
 from operations.loss_note import LossNote
 from operations.losses import steps
@@ -154,10 +155,8 @@ class Losses:
     def _stop_lost(self, engine: Engine, sink: str) -> None:
         for number in self.watch.lost(sink):
             # It outlives this process: what it says is read when nobody makes anything.
-            reason = (
-                f"sink {sink}: generation {number} was lost with its server's data, and a new one is not made yet\n"
-                "  what to do: `headwater run FILE` makes it; while that runs, wait"
-            )
+            what = f"sink {sink}: generation {number} was lost with its server's data, and a new one is not made yet"
+            reason = worded(what, fix="`headwater run FILE` makes it; while that runs, wait")
             engine.runner.fail(register_of(self.pipeline, sink).generation(number).folder, reason)
 
     def _step(self, engine: Engine, one: _Healing) -> list[str]:

@@ -20,6 +20,7 @@ from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views
 from cdc.shapes import Shape
+from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.apart import Apart
@@ -273,9 +274,9 @@ class Evolving:
                 engine.runner.halt(reasons, build.generation.folder)
 
     def _waits(self, table: str, todo: Todo) -> str:
-        return (
-            f"table {table}: {', '.join(todo.what)}; policy.schema is {self.pipeline.policy.schema_}\n"
-            f"  what to do: look at `headwater plan {self.file}`, then `headwater apply {self.file}` goes on"
+        return worded(
+            f"table {table}: {', '.join(todo.what)}; policy.schema is {self.pipeline.policy.schema_}",
+            fix=f"look at `headwater plan {self.file}`, then `headwater apply {self.file}` goes on",
         )
 
     # -- what takes long ---------------------------------------------------------------------------------------------

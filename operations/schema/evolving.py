@@ -117,7 +117,7 @@ class Evolving:
         master: str | None = None,
         start: Start = Apart,
     ) -> None:
-        self.pipeline, self.file, self.only, self.master, self.start = pipeline, file, only, master, start
+        self.pipeline, self.file, self.only, self.master = pipeline, file, only, master
         self.evolutions = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
         self._allowed = read_allowed(pipeline)
         self._watch = ShapeWatch(pipeline)

@@ -54,10 +54,6 @@ class Work:
         """Steps whose last attempt has failed."""
         return self._later.keys()
 
-    def building(self, sink: str) -> bool:
-        """Whether a sink's generation is being built."""
-        return True in self._doing and self._doing[True].step.sink == sink
-
     def due(self, steps: Sequence[Step]) -> Iterator[Step]:
         """Those that may be tried now, whose lane is free; what is not asked for any more is forgotten."""
         self._later = {step: later for step, later in self._later.items() if step in steps}

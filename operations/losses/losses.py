@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
+from cdc.polling import pause_after
 from cdc.wording import worded
 from operations.apart import Apart, end_all
 from operations.loss_note import LossNote
@@ -53,11 +54,6 @@ def next_step(*, living_is_there: bool, ready: bool) -> Next:
     if living_is_there:
         return "remove"
     return "promote" if ready else "again"
-
-
-def pause_after(attempt: int) -> float:
-    """Seconds before the next attempt, after the first, second, … has failed. Pure."""
-    return float(min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
 
 
 @dataclass
@@ -215,7 +211,7 @@ class Losses:
                 if ready is not None and not waits and not (verb == "retire" and error):
                     self._begin(one, steps.retire, one.sink, ready.number)  # it was lost too, and is in the way
                     return []
-                pause = pause_after(one.attempt)
+                pause = pause_after(one.attempt, FIRST_PAUSE, LONGEST_PAUSE)
                 one.progress = ""  # of what has come to nothing: it would be told as if it went on
                 one.due, one.error = time.monotonic() + pause, error or "readers still have nothing"
                 return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]

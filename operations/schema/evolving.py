@@ -145,13 +145,13 @@ class Evolving:
             for table, todo in evolution.todo.items():
                 yield sink, table, todo
 
-    def step(self, engine: Engine, broken: Collection[str] = (), healing: Collection[str] = ()) -> list[str]:
+    def step(self, engine: Engine, broken: Collection[str] = (), busy: Collection[str] = ()) -> list[str]:
         """Look and act once; returns what happened, a line each.
 
         Args:
             engine: whose flows are meant.
             broken: tables whose changes are missing in their topics: mended by hand first.
-            healing: sinks that are being made again for another reason.
+            busy: sinks whose generation something else makes, or that are paused: none is built of them here.
         """
         said: list[str] = []
         self._adopt(engine.pipeline)
@@ -174,7 +174,7 @@ class Evolving:
             said += self._follow(engine, self._look, broken)
             self._look = None  # only now: a disk that was full must not cost what was seen
         self._hold(engine)
-        return said + self._work_off(engine, healing)
+        return said + self._work_off(engine, busy)
 
     def _adopt(self, pipeline: Pipeline) -> None:
         """Go by the file that the engine goes by."""
@@ -281,7 +281,7 @@ class Evolving:
 
     # -- what takes long ---------------------------------------------------------------------------------------------
 
-    def _work_off(self, engine: Engine, healing: Collection[str]) -> list[str]:
+    def _work_off(self, engine: Engine, busy: Collection[str]) -> list[str]:
         ended, said = self._work.look(self.pipeline)
         for step, error in ended:
             # Altered once more between the new generation's promotion and the builder's end: it is not what is wanted.
@@ -294,7 +294,7 @@ class Evolving:
                         left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
                     self._set(sink, table, left)
         open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
-        for step in self._work.due(steps_of(open_ones, healing, self._work.failed)):
+        for step in self._work.due(steps_of(open_ones, busy, self._work.failed)):
             if self._begin(engine, step, open_ones):
                 said.append(step.begin)
         return said
@@ -356,7 +356,7 @@ class Evolving:
     def let_go(self, sink: str) -> None:
         """Another file was applied, and a generation of the sink is built from it: end the one that is built here.
 
-        Until that one has ended the sink is among ``healing`` (``step``), so nothing is begun here.
+        Until that one has ended the sink is among ``busy`` (``step``), so nothing is begun here.
         """
         self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
 

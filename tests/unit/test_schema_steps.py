@@ -28,7 +28,7 @@ def test_a_generation_is_built_when_its_tables_are_read() -> None:
     both = Todo(("x",), 1.0, read="", rebuild=True)
     assert steps_of([("search", "a", both), ("cache", "a", READ)]) == [Step("read", tables=("a",))]
     assert steps_of([("search", "a", BUILD)]) == [Step("build", "search")]
-    assert steps_of([("search", "a", BUILD)], healing=["search"]) == []
+    assert steps_of([("search", "a", BUILD)], busy=["search"]) == []
 
 
 def test_one_that_can_not_be_done_keeps_no_other_waiting() -> None:

@@ -27,14 +27,15 @@ from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
 from spark.disk.files import write_atomic
 from spark.machine.session import build_session
-from spark.warehouse.iceberg_history import BATCH, OFFSETS, QUERY
+from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.large_merge import held, merge_small
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY
 from spark.warehouse.merge import GONE, merge_statement
 from spark.warehouse.table import HOUSE as SETTINGS
 from spark.warehouse.table import catalog_settings
 from spark.warehouse.upkeep import Upkeep
 from spark.warehouse.upkeep_plan import Policy
-from spark.warehouse.upkeep_steps import open_table, signs_of
+from spark.warehouse.upkeep_steps import signs_of
 
 ROWS, CHANGED, ADDED = 1_000_000, 440, 60
 # Moments at which the table is read; upkeep's own rhythm does not divide them.
@@ -144,7 +145,7 @@ class Work:
         """How much longer each engine reads the table than one with the same rows that was just written."""
         self.spark.sql(f"DROP TABLE IF EXISTS {FRESH} PURGE")
         self.spark.sql(f"CREATE TABLE {FRESH} USING iceberg TBLPROPERTIES ({HOUSE}) AS SELECT * FROM {TABLE}")  # noqa: S608
-        places = {table: open_table(self.spark, table).operations().current() for table in (TABLE, FRESH)}
+        places = {table: loaded(self.spark, table).operations().current() for table in (TABLE, FRESH)}
         files = {table: place.metadataFileLocation() for table, place in places.items()}
         asked: dict[str, Callable[[str], Any]] = {
             "spark": lambda table: self.spark.sql(QUESTION.format(table)).collect(),
@@ -171,7 +172,7 @@ def main(folder: Path, batches: int, form: str, *, on: bool) -> dict[str, Any]:
         done.merges.append(merged)
         done.upkeeps.append(kept)
         if number in moments:
-            signs = signs_of(work.spark, open_table(work.spark, TABLE))
+            signs = signs_of(work.spark, loaded(work.spark, TABLE))
             done.files.append(signs.files)
             done.ratios.append(work.ratios())
             line = (

@@ -58,6 +58,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from cdc.wording import worded
+
 
 class HeadwaterError(Exception):
     """Root of the tree.
@@ -76,12 +78,7 @@ class HeadwaterError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        parts = [self.what]
-        if self.means:
-            parts.append(f"  what it means: {self.means}")
-        if self.fix:
-            parts.append(f"  what to do: {self.fix}")
-        return "\n".join(parts)
+        return worded(self.what, means=self.means, fix=self.fix)
 
 
 class ConfigError(HeadwaterError):

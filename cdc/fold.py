@@ -58,7 +58,7 @@ def folded(said: str, initial: str, kind: str, begin: str = "held") -> str:
         said: the step.
         initial: the state before the first event.
         kind: its Spark SQL type.
-        begin: what stands for ``held``.
+        begin: what stands for ``held`` where there is no such column.
 
     Returns:
         an expression. ``state`` is bound by a ``transform`` of one element: Spark SQL has no ``let``.

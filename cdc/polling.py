@@ -1,4 +1,4 @@
-"""Asking again until an answer is good, or time is up."""
+"""Asking again until an answer is good, or time is up; trying again, later and later."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ def poll(ask: Callable[[], T], good: Callable[[T], bool], seconds: float, pause:
         retry_error_callback=last_answer,
     )
     return asking(ask)
+
+
+def pause_after(attempt: int, first: float, longest: float) -> float:
+    """Seconds before the next attempt: twice as long each time. Pure.
+
+    Args:
+        attempt: which one has failed, from 1.
+        first: after the first.
+        longest: however many have failed.
+    """
+    return float(min(first * 2 ** min(attempt - 1, 30), longest))
 
 
 def last_answer(state: RetryCallState) -> Any:

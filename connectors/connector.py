@@ -205,18 +205,17 @@ def _change(name: str, wanted: dict[str, str], *, anew: bool = False) -> Any:
     return run
 
 
-def wait_ready(servers: Servers, seconds: float = 120.0, slot_seconds: float = SLOT_SECONDS) -> None:
+def wait_ready(servers: Servers, slot_seconds: float = SLOT_SECONDS) -> None:
     """Wait until the connector runs and its slot is there: RUNNING alone can be a lie.
 
     Args:
         servers: of the pipeline.
-        seconds: for RUNNING.
-        slot_seconds: for the slot, after that.
+        slot_seconds: for the slot, once it says RUNNING.
 
     Raises:
         ConnectError: it failed, or the slot did not come.
     """
-    servers.connect.wait_running(servers.connector, seconds)
+    servers.connect.wait_running(servers.connector)
     name = servers.pipeline.source.slot
 
     def lack() -> str | None:

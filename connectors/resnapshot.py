@@ -2,7 +2,8 @@
 
 Debezium's incremental snapshot reads in chunks by key. Each chunk lies between two watermarks in the log, and a row
 that the log changes between them is left to the log: so the newest record of every key is the newest state, whatever is
-written meanwhile. What is deleted is not read: deletes that were missed are looked for afterwards (``missed.py``).
+written meanwhile. What is deleted is not read: deletes that were missed are looked for afterwards
+(``missed_deletes.py``).
 
 With all tables this is also the way out of a gap: the slot is made anew, the connector goes on from its beginning, and
 what happened in between is read and swept.

@@ -99,7 +99,7 @@ class Survey:
     whole: tuple[str, ...] = ()
 
 
-def survey(connection: Connection, patterns: Sequence[str] = (), own_schema: str = "headwater") -> Survey:
+def survey(connection: Connection, patterns: Sequence[str], own_schema: str) -> Survey:
     """Look at a database; nothing is changed, and no row is read.
 
     Args:

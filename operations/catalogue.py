@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from spark.disk.files import write_atomic
 _warn = logging.getLogger(__name__).warning
 
 
-def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> Catalogue:
+def source_catalogue(pipeline: Pipeline) -> Catalogue:
     """Read the captured tables' definitions, with the names that their columns have had; fall back on the last known
     ones when Postgres does not answer.
 
@@ -30,7 +29,6 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
 
     Args:
         pipeline: the loaded file.
-        say: told what was not there, a line each.
 
     Raises:
         SourceError: Postgres does not answer and this pipeline has never run here (transient by nature); or none of
@@ -44,12 +42,12 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
     except SourceError as error:
         if not error.transient or not remembered.exists():
             raise
-        say(f"warning: {error.what}; going on with the table definitions of the last start")
+        _warn(f"warning: {error.what}; going on with the table definitions of the last start")
         return _remembered(pipeline, remembered)
     if absent and not catalogue.tables:
         raise absent[0]
     for missing in absent:
-        say(f"warning: {missing.what}; what reads it stands still")
+        _warn(f"warning: {missing.what}; what reads it stands still")
     write_atomic(remembered, catalogue.to_json())
     return remember_shapes(pipeline, shapes).told_to(catalogue)
 

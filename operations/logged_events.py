@@ -26,17 +26,16 @@ from truth.versions import DELETED, MISSED, Logged, Versions
 Ends = Mapping[str, Mapping[int, int]]
 
 
-def logged(pipeline: Pipeline, view: View, ends: Ends | None = None) -> Log | Versions | None:
+def logged(pipeline: Pipeline, view: View) -> Log | Versions | None:
     """What reads the events of a view that is made of them, or the versions of what a joined one shows as it was; None
     for another view.
 
     Args:
         pipeline: the loaded file.
         view: the view.
-        ends: up to where; None for all that the log has whenever it is read.
     """
     if isinstance(view, StatefulView):
-        return Log(pipeline, view, ends)
+        return Log(pipeline, view, None)
     if isinstance(view, JoinedView) and (tables := view.tree.versioned()):
         return partial(_versions, pipeline, sorted(tables))
     return None
@@ -84,7 +83,7 @@ class Log:
     Args:
         pipeline: the loaded file.
         view: the view.
-        ends: see ``logged``.
+        ends: up to where; None for all that the log has whenever it is read.
 
     Attributes:
         begin: once it was read: the position (an LSN) from which on the log has everything; 0 if nothing is lost.

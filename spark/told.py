@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cdc.errors import DiskFull, HeadwaterError
+from cdc.wording import MEANS, TO_DO
 from spark.disk.files import disk_full
 
 # A disk with less than this is full for what we write at once.
@@ -34,8 +35,8 @@ def _tree(kind: type[HeadwaterError]) -> Iterator[type[HeadwaterError]]:
 _KINDS = {name_of(kind): kind for kind in _tree(HeadwaterError)}
 _NAMES = "|".join(re.escape(name) for name in sorted(_KINDS, key=len, reverse=True))
 _NAMED = re.compile(rf"({_NAMES}):")
-# With what it means and the way out, which stand on lines of their own (cdc/errors.py).
-_WORDS = re.compile(rf"(?:{_NAMES}): (.+(?:\n  what (?:it means|to do): .+)*)")
+# With what it means and the way out, which stand on lines of their own (cdc/wording.py).
+_WORDS = re.compile(rf"(?:{_NAMES}): (.+(?:\n(?:{MEANS}|{TO_DO}).+)*)")
 
 # How py4j begins what Java says; by it and a name behind it Spark knows a query that was stopped
 # (spark/warehouse/brief.py).

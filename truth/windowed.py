@@ -74,7 +74,7 @@ def windows(view: WindowView, events: Events, spark: SparkSession) -> Iterator[T
         found = placed.execute(_SORTED)
         for (grouping, about, _), rows in groupby(found, lambda row: (row[0], row[1], None if view.gap else row[2])):
             group = _group(view, grouping, orjson.loads(about))
-            for told in (_sessions if view.gap else _one)(view, plan, group, rows):
+            for told in (_sessions if view.gap else _one)(plan, group, rows):
                 # An event that was lost may have been in it.
                 lost = complete is not None and told.start - view.gap < complete
                 yield told._replace(unsure=True) if lost else told
@@ -132,7 +132,7 @@ class _Window:
         return Told(_key(group, self.start), fields, self.unsure, self.start)
 
 
-def _one(view: WindowView, plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
+def _one(plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
     window: _Window | None = None
     for row in rows:
         window = window or _Window(plan, row[2], row[3])
@@ -141,7 +141,7 @@ def _one(view: WindowView, plan: Plan, group: dict[str, Any], rows: Iterator[tup
         yield window.told(plan, group)
 
 
-def _sessions(view: WindowView, plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
+def _sessions(plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
     current: _Window | None = None
     starts = array("q")
     for row in rows:

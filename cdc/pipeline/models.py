@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from cdc.errors import PipelineFileError
-from cdc.masking import masked
 from cdc.pipeline.fields import (
     HTTP,
     MASTER,
@@ -315,11 +314,6 @@ class Pipeline(Part):
         return PipelineFileError(f"{where}: {what}", means=means, fix=fix)
 
     # -- what it says -------------------------------------------------------------------------------------------------
-
-    def redacted(self) -> dict[str, Any]:
-        """The whole file with its defaults as plain data, every secret masked: for printing."""
-        plain: dict[str, Any] = masked(self.model_dump(mode="json"))
-        return plain
 
     def spec_hash(self, sink: str) -> str:
         """A hash of what decides the content of a sink: its views, its mapping, settings and target, and the topics.

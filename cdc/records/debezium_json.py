@@ -249,13 +249,6 @@ class Decoder:
         read again then, so a newer record of its row, or its delete, follows in the same partition."""
         return bool(self.table.since) and change.position - self._base < self.table.since
 
-    def drift(self, change: Change) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(columns the event has and the catalogue has not, columns the catalogue has and the event has not)."""
-        if change.after is None or change.after.keys() == self._known:
-            return (), ()
-        names = change.after.keys()
-        return tuple(sorted(names - self._known)), tuple(sorted(self._known - names))
-
     def _undecodable(self, error: Exception, value: bytes | None, record: str) -> DecodeError:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         fix = "look at the record: is another connector or application writing to this topic?"

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from cdc.errors import ClusterError, HeadwaterError
+from cdc.wording import worded
 from console.cli.options import with_file
 
 # verb -> one line for `headwater --help`; the module console.cli.<verb> holds a click command named `command`.
@@ -102,11 +103,9 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        _last_word(
-            error,
-            f"error [{HeadwaterError.code}]: {place}{error.strerror or error}\n"
-            "  what to do: look at that path and its rights (engine.state_dir, HEADWATER_HOME), and at the disk",
-        )
+        what = f"error [{HeadwaterError.code}]: {place}{error.strerror or error}"
+        fix = "look at that path and its rights (engine.state_dir, HEADWATER_HOME), and at the disk"
+        _last_word(error, worded(what, fix=fix))
         sys.exit(1)
     except click.ClickException as error:
         error.show()
@@ -130,10 +129,10 @@ ENDING_SECONDS = 2.0
 
 def _without_java(why: str) -> str:
     """What is said when Spark's Java machine is gone. Pure."""
-    return (
-        f"error [{ClusterError.code}]: a process that this one needs has ended: {why}\n"
-        "  what it means: Spark's Java machine, most likely; nothing is lost, offsets are where they were\n"
-        "  what to do: start this command again; spark-*.log in the pipeline's state folder has its last words"
+    return worded(
+        f"error [{ClusterError.code}]: a process that this one needs has ended: {why}",
+        means="Spark's Java machine, most likely; nothing is lost, offsets are where they were",
+        fix="start this command again; spark-*.log in the pipeline's state folder has its last words",
     )
 
 

@@ -213,8 +213,11 @@ def _run(file: Path, wanted: _Wanted) -> bool:
         keeper.follow(lambda: (engine.pipeline, engine.only))
         stop.eager = False
         halting, evolving = Halting(engine), Evolving(pipeline, file, only, master)
-        losses = Losses(pipeline, file, only, master, let_go=evolving.let_go)
         edits: FileWatch | None = None
+        # Who makes a lost cache again ends what the others build of it; edits' own word ends evolving's, too.
+        losses = Losses(
+            pipeline, file, only, master, let_go=lambda sink: edits.give_way(sink) if edits else evolving.let_go(sink)
+        )
         try:
             if not wanted.until_caught_up:  # who only catches up does so with the file that he began with
                 edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go)

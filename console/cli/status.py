@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc.pipeline import Pipeline, load
+from cdc.wording import TO_DO, split
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option, with_file
 from console.cli.patience import saying_why
 from console.cli.tables import plain_table, show, width
@@ -168,9 +169,8 @@ def _history(sink: str, history: Mapping[str, Any]) -> Iterator[str]:
     lag, seconds = lag_cells(history)
     kept = history["kept_seconds"] / 3600
     # Its own words alone say what to do: it may stand still while the sink is well.
-    said = (history["last_error"] or "").splitlines()
-    todo = "".join(f"; {line.strip()}" for line in said[1:] if line.strip().startswith("what to do:"))
-    error = f": {said[0]}{todo}" if said else ""
+    what, fix = split(history["last_error"])
+    error = (f": {what}" if what else "") + (f"; {TO_DO.strip()} {fix}" if fix else "")
     yield f"{sink}, history: {history['state']}, lag {lag}, behind {seconds}; the log keeps {kept:g} h{error}"
     if history["warning"]:
         yield f"warning: {history['warning']}"

@@ -14,6 +14,7 @@ import redis
 from elasticsearch import ApiError, TransportError
 
 from cdc.errors import HeadwaterError
+from cdc.wording import worded
 from examples.common import Passwords, Server, ensure_database
 from examples.dual_writes import follower, load
 from examples.dual_writes.names import (
@@ -142,7 +143,7 @@ def main(keep: bool, only_by_hand: bool) -> None:
         raise click.ClickException(str(error)) from error
     except (psycopg.OperationalError, ApiError, TransportError, redis.RedisError) as error:
         raise click.ClickException(
-            f"A server of the local stack failed: {error}\n  what to do: headwater up"
+            worded(f"A server of the local stack failed: {error}", fix="headwater up")
         ) from error
 
 

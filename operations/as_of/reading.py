@@ -15,8 +15,6 @@ from sinks.iceberg.history import key_of
 if TYPE_CHECKING:
     from operations.as_of.cut import Cut
 
-ENGINES = ("spark", "duckdb", "pyiceberg")
-
 
 def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
     """Table -> engine -> what reads it as of the cut; DuckDB's versions as well, for which Spark has a view."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
+from cdc.polling import pause_after
 from operations.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
 from operations.apart import Apart, end_all
 from operations.catalogue import source_catalogue
@@ -75,7 +76,6 @@ class FileWatch:
     ) -> None:
         self.engine, self.source, self.losses = engine, source, losses
         self.master, self.start, self.let_go = master, start, let_go
-        losses.let_go = self.give_way
         self.only = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
@@ -200,7 +200,7 @@ class FileWatch:
             equal = bool(child.result())
         except HeadwaterError as error:
             child.end()
-            pause = min(FIRST_PAUSE * 2 ** min(one.attempt - 1, 10), LONGEST_PAUSE)
+            pause = pause_after(one.attempt, FIRST_PAUSE, LONGEST_PAUSE)
             one.child, one.due = None, time.monotonic() + pause
             news = str(error) != one.error
             one.error = str(error)

@@ -248,10 +248,11 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
             register.give_up_promotion(number, unmoved=True)
         run = f"`headwater run {pipeline.file or 'FILE'}`"
         mend = f"no process keeps it up to date: start {run}" if nobody else f"{run} keeps it up to date"
+        way = _mend(register.sink, number) if failed else f"{mend}, try again"
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
             means=_seen(begun),
-            fix=f"{_mend(register.sink, number) if failed else f'{mend}, try again'}; with --force readers get what it has",
+            fix=f"{way}; with --force readers get what it has",
         )
 
 

@@ -42,13 +42,12 @@ class FoundLetters:
         return (logged.letter for logged in self.standing.values())
 
 
-def find_letters(pipeline: Pipeline, wanted: Wanted, open_build: OpenBuild | None = None) -> FoundLetters:
+def find_letters(pipeline: Pipeline, wanted: Wanted) -> FoundLetters:
     """Read the letters that are meant, and look which of them stand.
 
     Args:
         pipeline: the loaded file.
         wanted: which.
-        open_build: opens a generation; looked at beside whoever runs it if left out.
 
     Raises:
         ConfigError: a sink, view or generation that is not there (terminal).
@@ -66,7 +65,7 @@ def find_letters(pipeline: Pipeline, wanted: Wanted, open_build: OpenBuild | Non
             asked[key] = logged
         else:
             found.elsewhere += 1
-    judged = judge(pipeline, asked, open_build or beside(pipeline)) if asked else None
+    judged = judge(pipeline, asked, beside(pipeline)) if asked else None
     for key, logged in reversed(asked.items()):
         which = found.healed if judged is not None and key in judged.healed else found.standing
         which[key] = logged

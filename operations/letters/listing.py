@@ -27,6 +27,8 @@ from operations.letters.wanted import Wanted, table_of
 LIMIT = 100
 # Of one cause, so many keys as examples.
 EXAMPLES = 3
+# Letters that are shown with their records.
+MOST = 20
 
 
 def letters_report(pipeline: Pipeline, wanted: Wanted, *, values: bool = False, each: int = 0) -> dict[str, Any]:
@@ -115,20 +117,19 @@ def _lsn(letter: DeadLetter) -> str | None:
         return None
 
 
-def letter_report(pipeline: Pipeline, wanted: Wanted, *, values: bool = False, most: int = 20) -> dict[str, Any]:
-    """Letters with the record and the document of each.
+def letter_report(pipeline: Pipeline, wanted: Wanted, *, values: bool = False) -> dict[str, Any]:
+    """Letters with the record and the document of each; of more than ``MOST`` only the newest.
 
     Args:
         pipeline: the loaded file.
         wanted: which; usually one key.
         values: whether what rows hold is told.
-        most: of more than this only the newest.
 
     Raises:
         ConfigError, KafkaError, KafkaUnavailable: as ``letters_report``.
     """
     found = find_letters(pipeline, wanted)
-    chosen = list(found.standing.values())[:most]
+    chosen = list(found.standing.values())[:MOST]
     places = {place for logged in chosen if (place := place_of(logged.letter)) is not None}
     records = found.log.raws(places)
     shown = [_shown(pipeline, found.log, logged, records, values=values) for logged in chosen]

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
+from cdc.polling import pause_after
+from cdc.wording import worded
 from operations.apart import Apart, end_all
 from operations.loss_note import LossNote
 from operations.losses import steps
@@ -52,11 +54,6 @@ def next_step(*, living_is_there: bool, ready: bool) -> Next:
     if living_is_there:
         return "remove"
     return "promote" if ready else "again"
-
-
-def pause_after(attempt: int) -> float:
-    """Seconds before the next attempt, after the first, second, … has failed. Pure."""
-    return float(min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
 
 
 @dataclass
@@ -154,10 +151,8 @@ class Losses:
     def _stop_lost(self, engine: Engine, sink: str) -> None:
         for number in self.watch.lost(sink):
             # It outlives this process: what it says is read when nobody makes anything.
-            reason = (
-                f"sink {sink}: generation {number} was lost with its server's data, and a new one is not made yet\n"
-                "  what to do: `headwater run FILE` makes it; while that runs, wait"
-            )
+            what = f"sink {sink}: generation {number} was lost with its server's data, and a new one is not made yet"
+            reason = worded(what, fix="`headwater run FILE` makes it; while that runs, wait")
             engine.runner.fail(register_of(self.pipeline, sink).generation(number).folder, reason)
 
     def _step(self, engine: Engine, one: _Healing) -> list[str]:
@@ -216,7 +211,7 @@ class Losses:
                 if ready is not None and not waits and not (verb == "retire" and error):
                     self._begin(one, steps.retire, one.sink, ready.number)  # it was lost too, and is in the way
                     return []
-                pause = pause_after(one.attempt)
+                pause = pause_after(one.attempt, FIRST_PAUSE, LONGEST_PAUSE)
                 one.progress = ""  # of what has come to nothing: it would be told as if it went on
                 one.due, one.error = time.monotonic() + pause, error or "readers still have nothing"
                 return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]

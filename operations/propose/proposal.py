@@ -68,7 +68,7 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
             ) from error
         raise SourceError(error.what, fix="correct user, password and database of the address") from error
     with connection:
-        found = survey(connection, patterns)
+        found = survey(connection, patterns, source.schema_)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))
         return Looked(source, found, trusted)
 

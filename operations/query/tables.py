@@ -13,6 +13,7 @@ from operations.query.statement import Named
 from operations.state_folder import chosen_sinks, register_of
 from sinks.iceberg import catalogue as iceberg
 from spark.disk.applied import applied_offsets, furthest
+from spark.warehouse.marks import OFFSETS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 Offsets = dict[str, dict[int, int]]
 # Rows of a table that is read whole into memory, because DuckDB itself can't reach its files.
 MOST_ROWS = 5_000_000
-# Of a snapshot's summary: spark/warehouse/merge.py puts it there.
-OFFSETS = "headwater.offsets"
 
 
 @dataclass(frozen=True)

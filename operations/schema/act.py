@@ -16,6 +16,7 @@ from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
 from cdc.used import used_columns
+from cdc.wording import split, worded
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
@@ -364,8 +365,8 @@ def still_to_do(why: str, todo: Todo | None, *, mended: bool) -> str:
     """
     if not mended or todo is None or not todo.rebuild or READ_ANEW not in why:
         return why
-    what = why.partition("\n  what to do:")[0]
-    return f"{what}\n  what to do: nothing, its table was read again: a new generation is built (`evolving` in status)"
+    fix = "nothing, its table was read again: a new generation is built (`evolving` in status)"
+    return worded(split(why)[0], fix=fix)
 
 
 def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> None:
@@ -378,9 +379,9 @@ def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Ca
         file = pipeline.file or "FILE"
         if case.decision.verdict is Verdict.REFUSE:
             fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
-            freeze(generation, was, f"{why}\n  what to do: {fix}")
+            freeze(generation, was, worded(why, fix=fix))
         elif case.decision.stops:
             fix = f"`headwater apply {file} --wait` {READ_ANEW}"
-            freeze(generation, was, f"{why}\n  what to do: {fix}")
+            freeze(generation, was, worded(why, fix=fix))
         elif case.decision.verdict is Verdict.NEW_GENERATION:
             freeze(generation, was)

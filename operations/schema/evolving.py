@@ -20,6 +20,7 @@ from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views
 from cdc.shapes import Shape
+from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.apart import Apart
@@ -116,7 +117,7 @@ class Evolving:
         master: str | None = None,
         start: Start = Apart,
     ) -> None:
-        self.pipeline, self.file, self.only, self.master, self.start = pipeline, file, only, master, start
+        self.pipeline, self.file, self.only, self.master = pipeline, file, only, master
         self.evolutions = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
         self._allowed = read_allowed(pipeline)
         self._watch = ShapeWatch(pipeline)
@@ -144,13 +145,13 @@ class Evolving:
             for table, todo in evolution.todo.items():
                 yield sink, table, todo
 
-    def step(self, engine: Engine, broken: Collection[str] = (), healing: Collection[str] = ()) -> list[str]:
+    def step(self, engine: Engine, broken: Collection[str] = (), busy: Collection[str] = ()) -> list[str]:
         """Look and act once; returns what happened, a line each.
 
         Args:
             engine: whose flows are meant.
             broken: tables whose changes are missing in their topics: mended by hand first.
-            healing: sinks that are being made again for another reason.
+            busy: sinks whose generation something else makes, or that are paused: none is built of them here.
         """
         said: list[str] = []
         self._adopt(engine.pipeline)
@@ -173,7 +174,7 @@ class Evolving:
             said += self._follow(engine, self._look, broken)
             self._look = None  # only now: a disk that was full must not cost what was seen
         self._hold(engine)
-        return said + self._work_off(engine, healing)
+        return said + self._work_off(engine, busy)
 
     def _adopt(self, pipeline: Pipeline) -> None:
         """Go by the file that the engine goes by."""
@@ -273,14 +274,14 @@ class Evolving:
                 engine.runner.halt(reasons, build.generation.folder)
 
     def _waits(self, table: str, todo: Todo) -> str:
-        return (
-            f"table {table}: {', '.join(todo.what)}; policy.schema is {self.pipeline.policy.schema_}\n"
-            f"  what to do: look at `headwater plan {self.file}`, then `headwater apply {self.file}` goes on"
+        return worded(
+            f"table {table}: {', '.join(todo.what)}; policy.schema is {self.pipeline.policy.schema_}",
+            fix=f"look at `headwater plan {self.file}`, then `headwater apply {self.file}` goes on",
         )
 
     # -- what takes long ---------------------------------------------------------------------------------------------
 
-    def _work_off(self, engine: Engine, healing: Collection[str]) -> list[str]:
+    def _work_off(self, engine: Engine, busy: Collection[str]) -> list[str]:
         ended, said = self._work.look(self.pipeline)
         for step, error in ended:
             # Altered once more between the new generation's promotion and the builder's end: it is not what is wanted.
@@ -293,7 +294,7 @@ class Evolving:
                         left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
                     self._set(sink, table, left)
         open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
-        for step in self._work.due(steps_of(open_ones, healing, self._work.failed)):
+        for step in self._work.due(steps_of(open_ones, busy, self._work.failed)):
             if self._begin(engine, step, open_ones):
                 said.append(step.begin)
         return said
@@ -355,7 +356,7 @@ class Evolving:
     def let_go(self, sink: str) -> None:
         """Another file was applied, and a generation of the sink is built from it: end the one that is built here.
 
-        Until that one has ended the sink is among ``healing`` (``step``), so nothing is begun here.
+        Until that one has ended the sink is among ``busy`` (``step``), so nothing is begun here.
         """
         self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
 

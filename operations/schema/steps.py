@@ -80,7 +80,7 @@ class Step:
 
 
 def steps_of(
-    todo: Sequence[tuple[str, str, Todo]], healing: Collection[str] = (), failed: Collection[Step] = ()
+    todo: Sequence[tuple[str, str, Todo]], busy: Collection[str] = (), failed: Collection[Step] = ()
 ) -> list[Step]:
     """What can be done for what is under way, in the order in which it should be. Pure.
 
@@ -89,7 +89,7 @@ def steps_of(
 
     Args:
         todo: sink, table, what; nothing that waits for a word.
-        healing: sinks that are being made again for another reason.
+        busy: sinks whose generation something else makes, or that are paused: none is built of them here.
         failed: steps that have failed and will be tried again.
     """
     captured = tuple(sorted({table for _, table, one in todo if one.capture}))
@@ -98,7 +98,7 @@ def steps_of(
     unread = sorted({table for _, table, one in todo if one.read is not None})
     reads = [Step("read", tables=(table,)) for table in unread if table not in captured or table in tried]
     shows = [Step("show", sink, (table,)) for sink, table, one in todo if one.show]
-    built = {sink for sink, _, one in todo if one.rebuild} - set(healing)
+    built = {sink for sink, _, one in todo if one.rebuild} - set(busy)
     lacking = {sink for sink, table, one in todo if one.rebuild and table in unread}
     return [*capture, *reads, *shows, *(Step("build", sink) for sink in sorted(built - lacking))]
 

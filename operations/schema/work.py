@@ -13,6 +13,7 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.polling import pause_after
 from operations.apart import Apart, end_all
 from operations.kept_shapes import write_progress
 from operations.schema.steps import Step
@@ -42,7 +43,7 @@ class Work:
     def __init__(self, start: Start) -> None:
         self._start = start
         self._doing: dict[bool, Doing] = {}  # whether it builds
-        self._later: dict[Step, tuple[float, float]] = {}  # what has failed: when it is due (monotonic), the next pause
+        self._later: dict[Step, tuple[float, int]] = {}  # what has failed: when it is due (monotonic), how often it has
         self._told = 0.0
 
     def free(self, step: Step) -> bool:
@@ -54,15 +55,11 @@ class Work:
         """Steps whose last attempt has failed."""
         return self._later.keys()
 
-    def building(self, sink: str) -> bool:
-        """Whether a sink's generation is being built."""
-        return True in self._doing and self._doing[True].step.sink == sink
-
     def due(self, steps: Sequence[Step]) -> Iterator[Step]:
         """Those that may be tried now, whose lane is free; what is not asked for any more is forgotten."""
         self._later = {step: later for step, later in self._later.items() if step in steps}
         now = time.monotonic()
-        return (step for step in steps if self.free(step) and now >= self._later.get(step, (0.0, 0.0))[0])
+        return (step for step in steps if self.free(step) and now >= self._later.get(step, (0.0, 0))[0])
 
     def soon(self) -> None:
         """Try what has failed at once: what kept it from being done may be mended."""
@@ -105,8 +102,9 @@ class Work:
             self._later.pop(step, None)
             said.append(step.end)
             return ""
-        pause = self._later.get(step, (0.0, FIRST_PAUSE))[1]
-        self._later[step] = time.monotonic() + pause, min(pause * 2, LONGEST_PAUSE)
+        attempt = self._later.get(step, (0.0, 0))[1] + 1
+        pause = pause_after(attempt, FIRST_PAUSE, LONGEST_PAUSE)
+        self._later[step] = time.monotonic() + pause, attempt
         said.append(f"warning: {step.title}: {error}; again in {pause:.0f} s")
         return error
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from cdc.wording import split
 from operations.freshness.note import SHARED
 from operations.freshness.source_words import SourceWords
 
@@ -181,7 +182,6 @@ _CUT = (
     " `headwater promote FILE SINK --generation N` of either at once"
 )
 _WELL = Judgement("well")
-_TO_DO = "what to do:"
 _GONE = {
     "dead": "its process is gone without a word, or hangs",
     "stopped": "its process has ended: it was told to, or the log has its last words",
@@ -372,11 +372,8 @@ def _lacking(letters: int) -> str:
 
 
 def _first(text: str | None) -> str:
-    lines = (text or "").strip().splitlines()
-    return lines[0] if lines else "no reason was given"
+    return split(text)[0] or "no reason was given"
 
 
 def _way_out(text: str | None) -> str | None:
-    """What one of our errors says to do (cdc/errors.py)."""
-    found = [line.strip() for line in (text or "").splitlines() if line.strip().startswith(_TO_DO)]
-    return found[-1].removeprefix(_TO_DO).strip() if found else None
+    return split(text)[1] or None

@@ -53,7 +53,7 @@ class _Audit(Collector):
         self.own, self.totals = {"pipeline": name}, totals
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, as docs/operations.md lists them."""
+        """Every metric, as docs/metrics.md lists them."""
         own, totals = self.own, self.totals
         yield _counter("runs", "Verifications so far.", [(own, totals.runs)])
         yield _counter("errors", "Verifications that could not be made.", [(own, totals.errors)])

@@ -148,7 +148,7 @@ def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
         items[key], floors[key] = Item(key, version, document), version
     tops = {key: version | ROOM for key, version in floors.items()}
     for key, answer in write_above(work.sink, work.view.name, items, tops).items():
-        work.refused.add(key, _why(work, key, answer, held[key].version if key in held else None))
+        work.refused.add(key, _why(work, answer, held[key].version if key in held else None))
 
 
 def reachable(work: Repair, held: dict[str, Holds]) -> dict[str, Holds]:
@@ -195,7 +195,7 @@ def write_above(sink: Sink, target: str, items: Mapping[str, Item], tops: Mappin
     return refused
 
 
-def _why(work: Repair, key: str, answer: Answer, version: int | None) -> str:
+def _why(work: Repair, answer: Answer, version: int | None) -> str:
     if answer.outcome is Outcome.REJECTED:
         return f"{REFUSED}{answer.reason}"
     held = "" if version is None else f" (it holds {version})"
@@ -260,7 +260,7 @@ def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
         version = held[key].version if key in held else 0
         items = {key: Item(key, version, None)}
         for refused, answer in write_above(work.sink, joiner.view.name, items, {key: version | ROOM}).items():
-            work.refused.add(refused, _why(work, refused, answer, version))
+            work.refused.add(refused, _why(work, answer, version))
     write_higher(joiner, work, stale)
 
 
@@ -325,7 +325,7 @@ def write_made(work: Repair, entries: Sequence[Entry]) -> list[Entry]:
         if answer.outcome is Outcome.STALE:
             stale.append(entry)
         elif answer.outcome is Outcome.REJECTED:
-            work.refused.add(entry.id, _why(work, entry.id, answer, None))
+            work.refused.add(entry.id, _why(work, answer, None))
     return stale
 
 

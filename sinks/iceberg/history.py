@@ -156,10 +156,10 @@ def tag(table: Table, name: str, said: Mapping[str, Any]) -> None:
         transaction.set_properties({CUT + name: json.dumps(said, sort_keys=True)})
         snapshot = table.current_snapshot()
         if snapshot is not None:
-            transaction._stage(*_refs(table, transaction, snapshot.snapshot_id, name))
+            transaction._stage(*_refs(transaction, snapshot.snapshot_id, name))
 
 
-def _refs(table: Table, transaction: Any, snapshot: int, name: str) -> Any:
+def _refs(transaction: Any, snapshot: int, name: str) -> Any:
     from pyiceberg.table.update.snapshot import ManageSnapshots
 
     return ManageSnapshots(transaction).create_tag(snapshot, name)._commit()

@@ -113,11 +113,11 @@ class MatchTail:
 
 def _held(field: bytes, value: bytes) -> Held:
     kept = read_kept(value)
-    return Held(names.id_of(b"", field[1:]), kept.version, orjson.dumps(sorted(kept.names)))
+    return Held(names.id_of(field[1:]), kept.version, orjson.dumps(sorted(kept.names)))
 
 
 def _entry(place: bytes, fields: dict[bytes, Any]) -> Matched | None:
     if fields[b"v"] == NO_CHANGE:
         return None
-    key = names.id_of(b"", fields[b"k"])
+    key = names.id_of(fields[b"k"])
     return Matched(place, key, int(fields[b"v"]), fields[b"d"] or None, fields[b"q"], fields[b"c"].decode())

@@ -175,7 +175,7 @@ class Matches:
         cursor = 0
         while True:
             cursor, fields = self._client.hscan(self.keys.matched, cursor, count=PAGE)
-            yield {id_of(b"", field[1:]): read_kept(value) for field, value in fields.items() if field[:1] == b"d"}
+            yield {id_of(field[1:]): read_kept(value) for field, value in fields.items() if field[:1] == b"d"}
             if not cursor:
                 return
 

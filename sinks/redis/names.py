@@ -125,9 +125,8 @@ def version_key(value: bytes) -> bytes:
     return VERSION_PREFIX + value + b"}"
 
 
-def id_of(prefix: bytes, value: bytes) -> str:
-    """The document id of a value key; the inverse of ``value_key``, also for keys that we would never write."""
-    suffix = value[len(prefix) :]
+def id_of(suffix: bytes) -> str:
+    """The document id of a value key without its prefix; the inverse of ``encoded``, also for what we never write."""
     try:
         text = suffix.decode()
     except UnicodeDecodeError:

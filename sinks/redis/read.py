@@ -200,7 +200,7 @@ class Reads:
             raise Moving
         for suffix, document, version in zip(suffixes, answers[::2], answers[1::2], strict=True):
             if document is not None:  # a version without a value is a fence
-                yield _held(names.id_of(b"", suffix), document, version)
+                yield _held(names.id_of(suffix), document, version)
 
 
 def _held(key: str, document: Any, version: Any) -> Held:

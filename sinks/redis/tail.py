@@ -169,4 +169,4 @@ def _entry(place: bytes, fields: dict[bytes, Any]) -> Entry | None:
     if version == NO_CHANGE:
         return None
     number = int(version) if version.isdigit() else 0
-    return Entry(place, names.id_of(b"", fields[b"k"]), number, fields[b"b"] or None, fields[b"a"] or None)
+    return Entry(place, names.id_of(fields[b"k"]), number, fields[b"b"] or None, fields[b"a"] or None)

@@ -37,14 +37,12 @@ from spark.reading.entries import TALLY, Entry
 from spark.reading.expressions import PREFIX
 from spark.warehouse.keyless import computed_with_keys, why_failed
 from spark.warehouse.large_merge import SMALL_RECORDS
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text, same_offsets
 from spark.warehouse.merge import GONE, LETTER, key_names, merge_changes
 from spark.warehouse.table import TablePlace
 from spark.warehouse.upkeep import Upkeep, insisting, policy_of
 from spark.warehouse.upkeep_plan import LATER
 from spark.write import OWN, letter_of
-
-# Which job, which of its batches, and what that has read: of a fill its attempt, slice and offsets.
-MARKS = ("headwater.query-id", "headwater.batch-id", "headwater.offsets")
 
 # Makes a flow's table; None for a flow that writes documents.
 Open = Callable[[SparkSession, Flow], "JoinedTable"]
@@ -155,14 +153,14 @@ class JoinedTable:
 
         Args:
             entries: of ``live`` and its like.
-            said: what the commit says of itself; see MARKS.
+            said: what the commit says of itself; which job, which of its batches, what that has read.
             once: do not commit what a snapshot of the table says that it holds: then the versions are the same.
             fresh: what is said to be new is in no earlier commit, and can be appended.
 
         Returns:
             what was counted, under the names of ``spark.disk.batches.SUMMED``.
         """
-        marks = dict(zip(MARKS, (said[0], str(said[1]), json.dumps(said[2], separators=(",", ":"))), strict=True))
+        marks = {QUERY: said[0], BATCH: str(said[1]), OFFSETS: offsets_text(said[2])}
         with self._turn:
             # Once: making them writes to the row store, and a MERGE reads its source more than once.
             entries = entries.persist()
@@ -170,7 +168,7 @@ class JoinedTable:
                 counted = entries.agg(*(of.alias(name) for name, of in _counts(self._view).items())).collect()[0]
                 if counted["entries"]:
                     append = fresh and not counted["known"]
-                    with MERGES.turn(marks[MARKS[0]]):
+                    with MERGES.turn(marks[QUERY]):
                         insisting(lambda: self._merge(entries, counted, marks, once=once, append=append))
                         self._upkeep.after(self.session, self._place.find())
                 self._end(counted["attempts"])
@@ -202,10 +200,10 @@ class JoinedTable:
         merge_changes(table, rows, view, few=counted["entries"] <= SMALL_RECORDS, branched=not once)
 
     def _has(self, spark: SparkSession, table: str, marks: Mapping[str, str]) -> bool:
-        snapshots = spark.table(f"{table}.snapshots")
-        for name, value in marks.items():
-            snapshots = snapshots.where(F.col("summary")[name] == value)
-        return not snapshots.limit(1).isEmpty()
+        summary = F.col("summary")
+        own = spark.table(f"{table}.snapshots").where(summary[QUERY] == marks[QUERY])
+        said = own.where(summary[BATCH] == marks[BATCH]).select(summary[OFFSETS]).collect()
+        return any(same_offsets(offsets, marks[OFFSETS]) for (offsets,) in said)
 
     def _made(self, entries: DataFrame) -> DataFrame:
         """Entries with what Spark SQL makes of them, if the view has any."""

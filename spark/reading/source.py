@@ -27,6 +27,8 @@ _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 # batches in turn, and who that is.
 SOURCE, OURS = "headwater.source", "headwater.spark.RestingKafka"
 TURNS = "headwater.turns"
+# How long a broker may hold an empty fetch (ms): with Kafka's own 500 every other batch waited 600.
+FETCH_WAIT_MS = 1
 
 
 def java_client(options: Mapping[str, str]) -> dict[str, str]:
@@ -61,7 +63,6 @@ def read_changelog(
     topics: Sequence[str],
     client: Mapping[str, str],
     max_offsets: int | None,
-    fetch_wait_ms: int = 1,
     starts: Mapping[str, Mapping[int, int]] | None = None,
     traces: bool = False,
     turns: str = "",
@@ -74,14 +75,13 @@ def read_changelog(
         topics: the topics to read.
         client: librdkafka-style options.
         max_offsets: records a micro-batch may hold at the most; bounds memory and replay. None for no bound.
-        fetch_wait_ms: how long a broker may hold an empty fetch. The default of 500 made every other batch wait 600 ms.
         starts: where a query without a checkpoint begins instead: topic -> partition -> offset.
         traces: also the span that wrote a record, if it bears one, as a last column.
         turns: a batch is planned when none of another query with this name is at work; ``turn_done`` says that it has
             ended. Nothing, or a session without our source: none waits.
         registry: settings of the schema registry; None when no record can be Avro.
     """
-    options = _options(bootstrap, topics, client, fetch_wait_ms)
+    options = _options(bootstrap, topics, client, FETCH_WAIT_MS)
     if starts is not None:
         options["startingOffsets"] = json.dumps(starts)
     if max_offsets is not None:

@@ -13,9 +13,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.records.history import OFFSET, PARTITION
+from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.large_merge import BRANCH
-from spark.warehouse.upkeep_plan import MARKS, QUERY
-from spark.warehouse.upkeep_steps import open_table, others_in
+from spark.warehouse.marks import OURS, QUERY
+from spark.warehouse.upkeep_steps import others_in
 
 # No file is written anew for its size, and none is cut.
 _ENDLESS = 1 << 50
@@ -39,16 +40,16 @@ def rewrite(spark: SparkSession, table: str, moved: Collection[str], *, files: b
         Exception: as Spark wraps what Iceberg says; the table is whole.
     """
     spark.catalog.refreshTable(table)
-    opened = open_table(spark, table)
+    opened = loaded(spark, table)
     if opened.currentSnapshot() is None:
         return "it is empty"
     if opened.refs().containsKey(BRANCH):  # of a batch that was cut
         opened.manageSnapshots().removeBranch(BRANCH).commit()
     anew = _rewrite_files(spark, table) if files else 0
     _rewrite_manifests(spark, table)
-    clean = open_table(spark, table).currentSnapshot().sequenceNumber()
+    clean = loaded(spark, table).currentSnapshot().sequenceNumber()
     _carry(spark, table, clean)
-    opened = open_table(spark, table)
+    opened = loaded(spark, table)
     for name in moved:
         opened.manageSnapshots().replaceTag(name, opened.currentSnapshot().snapshotId()).commit()
     gone = _expire(spark, table, clean)
@@ -84,7 +85,7 @@ def remove_left(spark: SparkSession, table: str, before: float) -> int | None:
         how many; None where another table has its files in the same folder: whose they are can't be told, and nothing
         is removed.
     """
-    opened, jvm = open_table(spark, table), spark._jvm
+    opened, jvm = loaded(spark, table), spark._jvm
     if others_in(spark, opened):
         return None
     actions: Any = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
@@ -118,12 +119,12 @@ def _rewrite_manifests(spark: SparkSession, table: str) -> None:
     jvm: Any = spark._jvm
     # Of Spark's own Guava: one group, so that as many entries as fit go into one manifest.
     constant = jvm.com.google.common.base.Functions.constant("all")
-    open_table(spark, table).rewriteManifests().clusterBy(constant).commit()
+    loaded(spark, table).rewriteManifests().clusterBy(constant).commit()
 
 
 def _snapshots(spark: SparkSession, table: str) -> list[dict[str, Any]]:
     jvm: Any = spark._jvm
-    metadata = open_table(spark, table).operations().current()
+    metadata = loaded(spark, table).operations().current()
     found: dict[str, Any] = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
     return list(found.get("snapshots", ()))
 
@@ -135,12 +136,12 @@ def _carry(spark: SparkSession, table: str, clean: int) -> None:
     """
     newest: dict[str, tuple[int, dict[str, str]]] = {}
     for one in _snapshots(spark, table):
-        marks = {name: value for name, value in one.get("summary", {}).items() if name.startswith(MARKS)}
+        marks = {name: value for name, value in one.get("summary", {}).items() if name.startswith(OURS)}
         if QUERY in marks:
             newest[marks[QUERY]] = int(one["sequence-number"]), marks
     for number, marks in sorted(newest.values(), key=lambda found: found[0]):
         if number < clean:
-            commit = open_table(spark, table).newFastAppend()
+            commit = loaded(spark, table).newFastAppend()
             for name, value in marks.items():
                 commit = commit.set(name, value)
             commit.commit()
@@ -149,7 +150,7 @@ def _carry(spark: SparkSession, table: str, clean: int) -> None:
 def _expire(spark: SparkSession, table: str, clean: int) -> int:
     """Expire what was there before; what a tag or a branch names is Iceberg's to keep, and is not named here."""
     catalog, name = table.split(".", 1)
-    refs = open_table(spark, table).refs().values()
+    refs = loaded(spark, table).refs().values()
     kept = {one.snapshotId() for one in refs}
     old = [
         int(one["snapshot-id"])

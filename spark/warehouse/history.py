@@ -37,13 +37,13 @@ from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
 from spark.warehouse.history_rows import history_ddl, history_rows
 from spark.warehouse.history_tables import HistoryPlace, columns_there
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text
 from spark.warehouse.merge import FULL
 from spark.warehouse.upkeep import Policy, Upkeep
 from spark.warehouse.upkeep_steps import shorten
 from spark.warehouse.upkeep_turns import Turns
 
 FLOW = "_history"
-QUERY, BATCH, OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
 # Kafka's word for the first offset that there is.
 EARLIEST = -2
 # In the flow's folder: the topics whose beginning was noted.
@@ -105,7 +105,7 @@ class Historian:
         ends = {part: max(end, starts[part]) for part, end in ends.items()}
         if all(starts[part] >= end for part, end in ends.items()):
             return
-        marks = {**marks, OFFSETS: json.dumps(ends, separators=(",", ":"), sort_keys=True)}
+        marks = {**marks, OFFSETS: offsets_text(ends)}
         rows = with_former(self._rows(spark, topic, view, starts, ends), columns_there(spark, table))
         writer = rows.writeTo(table)
         for mark, value in marks.items():

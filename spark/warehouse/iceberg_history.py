@@ -11,12 +11,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-# What a commit's summary says of its batch: the streaming query's id, the batch's number, the offsets it ends at.
-QUERY, BATCH, OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, same_offsets
 
 
 def loaded(spark: SparkSession, table: str) -> Any:
     """Iceberg's own handle of a table, as Spark's catalogue has it loaded: not newer than the last ``refreshTable``.
+
+    Nor than our own last commit: what a promotion has put under its name meanwhile is never taken for it.
 
     Args:
         spark: the session.
@@ -63,7 +64,7 @@ class History:
         """
         for summary in self._back():
             if summary.get(QUERY) == marks[QUERY]:
-                if all(summary.get(name) == value for name, value in marks.items()):
+                if summary.get(BATCH) == marks[BATCH] and same_offsets(summary.get(OFFSETS), marks[OFFSETS]):
                     return True
                 if int(summary.get(BATCH) or 0) < int(marks[BATCH]):
                     return False

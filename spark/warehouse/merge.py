@@ -38,7 +38,7 @@ from spark.reading.source import turn_done
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
 from spark.warehouse.counted import KEPT_COUNTS, CountedQuery, Counts, told
-from spark.warehouse.iceberg_history import BATCH, OFFSETS, QUERY, History
+from spark.warehouse.iceberg_history import History
 from spark.warehouse.keyless import computed_with_keys, keyed_entries, why_failed
 from spark.warehouse.large_merge import (
     CHANGES,
@@ -50,6 +50,7 @@ from spark.warehouse.large_merge import (
     merge_new,
     merge_small,
 )
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text
 from spark.warehouse.table import TablePlace, chosen_columns
 from spark.warehouse.upkeep import Upkeep, insisting, policy_of
 from spark.write import OWN, letter_of
@@ -162,7 +163,7 @@ class Merger:
         marks = {
             QUERY: query_id,
             BATCH: str(batch_id),
-            OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
+            OFFSETS: offsets_text(batch_offsets(self.checkpoint, batch_id)),
         }
         # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
         for name, value in marks.items():

@@ -21,8 +21,9 @@ from cdc.errors import DiskFull, HeadwaterError
 from spark.disk.files import write_somehow
 from spark.told import explain
 from spark.warehouse.brief import shortened
+from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.upkeep_plan import Act, Memory, Policy, due, policy_of
-from spark.warehouse.upkeep_steps import do, open_table, signs_of
+from spark.warehouse.upkeep_steps import do, signs_of
 
 __all__ = ["Policy", "Upkeep", "insisting", "is_conflict", "plain", "policy_of", "read_note"]
 
@@ -63,7 +64,7 @@ class Upkeep:
             return []
         memory, act, began = self._tables.setdefault(table, Memory()), None, time.monotonic()
         try:
-            opened, now = open_table(spark, table), self._clock()
+            opened, now = loaded(spark, table), self._clock()
             # Not while it rests: nothing would come of it, and the next look only after many more.
             whole = memory.rested(now) and memory.looks(opened.operations().current().snapshots().size(), now)
             signs = signs_of(spark, opened, whole=whole)
@@ -72,7 +73,7 @@ class Upkeep:
                 return []
             said = do(act, spark, table, signs, self._policy, now)
             took = time.monotonic() - began
-            left = signs_of(spark, open_table(spark, table), whole=False)
+            left = signs_of(spark, loaded(spark, table), whole=False)
             memory.did(act, left, self._clock(), took, something=bool(said))
         except Exception as error:  # Spark wraps what Java says in many types; none of it is the batch's business
             self._failed(table, memory, act, shortened(str(error)))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from spark.warehouse.marks import QUERY
+
 MIB = 1 << 20
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -47,8 +49,6 @@ LOOK_SECONDS = 600.0
 # What has failed is tried again after a minute, and each time it fails twice as late.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, HOUR
 
-# Names in a snapshot's summary by which the writer knows what it has applied begin so.
-MARKS, QUERY = "headwater.", "headwater.query-id"
 # Of a query whose marks nobody asks for: what fan-outs have deferred, under another id each time that a lease is taken.
 LATER = "later-"
 
@@ -96,7 +96,7 @@ class Snapshot:
     Attributes:
         id: Iceberg's number.
         at: when it was committed, in epoch seconds.
-        marks: what its summary says under names that begin with ``MARKS``.
+        marks: what its summary says under names that begin with ``marks.OURS``.
         seen: whether it was the current one once, or nobody can say: false of a step of ours on a branch.
     """
 

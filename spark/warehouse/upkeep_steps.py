@@ -10,9 +10,10 @@ from typing import Any
 
 from pyspark.sql import Row, SparkSession
 
+from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.marks import OURS
 from spark.warehouse.upkeep_plan import (
     DELETED_SHARE,
-    MARKS,
     ORPHAN_SECONDS,
     SMALL_BYTES,
     STEP_BYTES,
@@ -36,19 +37,12 @@ _MAIN = "main"
 FAR_TOO_MANY, KEPT_OF_THEM = 5_000, 500
 
 
-def open_table(spark: SparkSession, table: str) -> Any:
-    """Iceberg's own object of a table, as this session's catalogue knows it: no newer than our last commit, so that
-    what a promotion has put under its name meanwhile is never taken for it."""
-    jvm: Any = spark._jvm
-    return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
-
-
 def signs_of(spark: SparkSession, table: Any, *, whole: bool = True) -> Signs:
     """What the metadata of a table says; some calls into Java, each a fraction of a millisecond.
 
     Args:
         spark: the session.
-        table: of ``open_table``.
+        table: of ``loaded``.
         whole: with all snapshots, of which there may be hundreds; else with none of them.
     """
     jvm: Any = spark._jvm
@@ -84,7 +78,7 @@ def _snapshots(metadata: Mapping[str, Any]) -> tuple[Snapshot, ...]:
     current, since = {one["snapshot-id"] for one in log}, min((one["timestamp-ms"] for one in log), default=math.inf)
     found = []
     for told in metadata.get("snapshots", ()):
-        marks = {name: value for name, value in told.get("summary", {}).items() if name.startswith(MARKS)}
+        marks = {name: value for name, value in told.get("summary", {}).items() if name.startswith(OURS)}
         step = bool(marks) and told["timestamp-ms"] > since and told["snapshot-id"] not in current
         found.append(Snapshot(told["snapshot-id"], told["timestamp-ms"] / 1000, marks, seen=not step))
     return tuple(found)
@@ -177,20 +171,20 @@ def shorten(spark: SparkSession, table: str, policy: Policy, now: float) -> int:
     Returns:
         how many have gone.
     """
-    opened = open_table(spark, table)
+    opened = loaded(spark, table)
     before = opened.operations().current().snapshots().size()
     if not policy.on or before <= FAR_TOO_MANY:
         return 0
     expiry = opened.expireSnapshots().expireOlderThan(int((now - YOUNG_SECONDS) * 1000)).retainLast(KEPT_OF_THEM)
     expiry.cleanExpiredFiles(False).commit()
-    return int(before - open_table(spark, table).operations().current().snapshots().size())
+    return int(before - loaded(spark, table).operations().current().snapshots().size())
 
 
 def _carry(spark: SparkSession, table: str, signs: Signs, policy: Policy, now: float) -> str:
     old = carried(signs, policy, now)
     if old is None:
         return ""
-    commit = open_table(spark, table).newFastAppend()
+    commit = loaded(spark, table).newFastAppend()
     for name, value in old.marks.items():
         commit = commit.set(name, value)
     commit.commit()
@@ -198,13 +192,13 @@ def _carry(spark: SparkSession, table: str, signs: Signs, policy: Policy, now: f
 
 
 def _stamp(spark: SparkSession, table: str, _signs: Signs, _policy: Policy, now: float) -> str:
-    open_table(spark, table).updateProperties().set(ORPHANS_AT, f"{now:.0f}").commit()
+    loaded(spark, table).updateProperties().set(ORPHANS_AT, f"{now:.0f}").commit()
     return ""
 
 
 def _orphans(spark: SparkSession, table: str, signs: Signs, policy: Policy, now: float) -> str:
     """Remove files in the table's folder that nobody names, unless another table lives in that folder, too."""
-    opened = open_table(spark, table)
+    opened = loaded(spark, table)
     if others_in(spark, opened):
         _stamp(spark, table, signs, policy, now)
         return "files of nobody are not looked for: another table has its files in the same folder"
@@ -225,7 +219,7 @@ def others_in(spark: SparkSession, table: Any) -> bool:
 
     Args:
         spark: the session.
-        table: of ``open_table``.
+        table: of ``loaded``.
     """
     jvm: Any = spark._jvm
     metadata, files = table.operations().current(), table.io()

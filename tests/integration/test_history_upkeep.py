@@ -20,9 +20,10 @@ from spark.flow import Flow
 from spark.warehouse import upkeep_plan, upkeep_steps
 from spark.warehouse.history import Historian, offsets_there
 from spark.warehouse.history_tables import HistoryPlace, columns_of, properties_of
+from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.upkeep import Upkeep, read_note
 from spark.warehouse.upkeep_plan import DAY, Policy
-from spark.warehouse.upkeep_steps import open_table, shorten, signs_of
+from spark.warehouse.upkeep_steps import shorten, signs_of
 from spark.warehouse.upkeep_turns import Turns
 from tests.support.plain_spark import lake_session
 
@@ -82,7 +83,7 @@ class Lake:
         (historian or self.historian)(frame, number)
 
     def signs(self) -> Any:
-        return signs_of(self.spark, open_table(self.spark, self.table))
+        return signs_of(self.spark, loaded(self.spark, self.table))
 
     def as_of(self, cut: int) -> dict[int, str]:
         self.spark.catalog.refreshTable(self.table)
@@ -145,7 +146,7 @@ def test_a_batch_that_was_cut_behind_its_upkeep_is_not_appended_twice(lake: Lake
 def test_marks_of_an_older_query_that_are_carried_on_do_not_lead_back(lake: Lake) -> None:
     for number in range(3):
         lake.batch(number)
-    late = open_table(lake.spark, lake.table).newFastAppend()
+    late = loaded(lake.spark, lake.table).newFastAppend()
     late.set("headwater.query-id", "older").set("headwater.offsets", '{"0":1}').commit()
     lake.spark.catalog.refreshTable(lake.table)
     assert offsets_there(lake.spark, lake.table) == {0: 3 * ROWS}

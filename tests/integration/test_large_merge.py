@@ -17,8 +17,8 @@ from cdc.catalogue import Column, Table
 from cdc.join.expressions import quoted
 from cdc.view import View
 from sinks.contract import UNVERSIONED
-from spark.warehouse import iceberg_history as marked
 from spark.warehouse import large_merge
+from spark.warehouse import marks as marked
 from spark.warehouse.counted import told
 from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small

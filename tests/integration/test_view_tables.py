@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark.join.tables import MARKS
+from spark.warehouse.marks import QUERY
 from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from tests.support.tabled import CUSTOMERS, Tabled
@@ -95,7 +95,7 @@ def test_a_filled_table_is_what_the_cache_is(pipeline: Tabled) -> None:
     held = pipeline.in_table("customer")
     assert len(held) >= CUSTOMERS
     # By appending alone: nothing of it was there before.
-    filled = [one for one in pipeline.commits("customer") if one[MARKS[0]].startswith("fill-")]
+    filled = [one for one in pipeline.commits("customer") if one[QUERY].startswith("fill-")]
     assert filled and not any("deleted-records" in one or "added-delete-files" in one for one in filled)
 
 
@@ -112,7 +112,7 @@ def test_what_a_fan_out_has_deferred_is_committed_under_marks_of_its_own(pipelin
     same(pipeline)
     held = pipeline.in_table("customer").values()
     assert sum(row["city"] is not None and row["city"]["town"] == "Valletta" for row in held) > 2000
-    assert any(one[MARKS[0]].startswith("later-") for one in pipeline.commits("customer"))
+    assert any(one[QUERY].startswith("later-") for one in pipeline.commits("customer"))
 
 
 def test_kills_leave_what_the_source_says(pipeline: Tabled) -> None:

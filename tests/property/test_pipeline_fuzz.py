@@ -76,7 +76,7 @@ def judge(data: bytes | str, *, lines: bool = True, misplaced: bool = False) -> 
         return None
     finally:
         assert time.monotonic() - started < SECONDS
-    for shown in (repr(pipeline), str(pipeline), pipeline.model_dump_json(), json.dumps(pipeline.redacted())):
+    for shown in (repr(pipeline), str(pipeline), pipeline.model_dump_json()):
         assert misplaced or SECRET not in shown
     for sink in pipeline.sinks:
         assert re.fullmatch("[0-9a-f]{16}", pipeline.spec_hash(sink))

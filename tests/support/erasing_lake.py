@@ -22,9 +22,8 @@ from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.remains import remains
 from spark.machine.session import build_session
 from spark.warehouse.erasing import forget_rows, remove_left, rewrite
-from spark.warehouse.iceberg_history import History
+from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.table import catalog_settings
-from spark.warehouse.upkeep_steps import open_table
 from tests.support.disks import holding
 
 CATALOG, ROWS, KEY = "hw_lake", 60, 7
@@ -83,7 +82,7 @@ class Lake:
         ).coalesce(1).writeTo(table).append()
         mark(spark, marks("later", 0))
         spark.sql(f"INSERT INTO {table} VALUES ({ROWS}, 'new', NULL)")
-        opened = open_table(spark, table)
+        opened = loaded(spark, table)
         opened.manageSnapshots().createTag("march", opened.currentSnapshot().snapshotId()).commit()
         mark(spark, marks("q", 1))
         spark.sql(f"UPDATE {table} SET v = concat(v, '!') WHERE id IN ({KEY}, {KEY + 1})")

@@ -24,12 +24,13 @@ from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from spark.machine.session import build_session
 from spark.warehouse import upkeep_plan
-from spark.warehouse.iceberg_history import History
+from spark.warehouse.iceberg_history import History, loaded
+from spark.warehouse.marks import QUERY
 from spark.warehouse.merge import merge_statement
 from spark.warehouse.table import catalog_settings
 from spark.warehouse.upkeep import Upkeep, insisting, read_note
-from spark.warehouse.upkeep_plan import DAY, HOUR, QUERY, Act, Memory, Policy
-from spark.warehouse.upkeep_steps import do, open_table, others_in, signs_of
+from spark.warehouse.upkeep_plan import DAY, HOUR, Act, Memory, Policy
+from spark.warehouse.upkeep_steps import do, others_in, signs_of
 
 CATALOG, ROWS, BATCHES = "hw_lake", 1000, 16
 MANY = 5
@@ -100,7 +101,7 @@ class Lake:
         return self.upkeep.after(self.spark, self.table)
 
     def signs(self) -> Any:
-        return signs_of(self.spark, open_table(self.spark, self.table))
+        return signs_of(self.spark, loaded(self.spark, self.table))
 
     def read(self, suffix: str = "") -> dict[int, str]:
         self.spark.catalog.refreshTable(self.table)
@@ -109,7 +110,7 @@ class Lake:
         return {row["id"]: row["v"] for row in found}
 
     def duckdb(self) -> dict[int, str]:
-        place = open_table(self.spark, self.table).operations().current().metadataFileLocation()
+        place = loaded(self.spark, self.table).operations().current().metadataFileLocation()
         with duckdb.connect() as connection:
             for extension in ("avro", "iceberg"):
                 duckdb_extensions.import_extension(extension)
@@ -163,7 +164,7 @@ def orphans(lake: Lake, warehouse: Path) -> dict[str, Any]:
             os.utime(path, (long_ago, long_ago))
     before = len([path for path in place.rglob("*") if path.is_file()])
     signs = lake.signs()
-    alone = not others_in(lake.spark, open_table(lake.spark, lake.table))
+    alone = not others_in(lake.spark, loaded(lake.spark, lake.table))
     said = do(Act.ORPHANS, lake.spark, lake.table, signs, Policy(), time.time())
     found = {"said": said, "old": old.exists(), "young": young.exists(), "alone": alone}
     gone = before - len([path for path in place.rglob("*") if path.is_file()])

@@ -326,9 +326,9 @@ def test_a_lost_cache_is_made_again_before_its_next_generation(files: Files, run
     """Both filled the same generation: who makes it again failed with an alarm for as long as the other was at it."""
     run.apply(files.text(column="title"))
     run.losses.healing = {"cache": None}
-    run.losses.let_go("cache")
+    run.watch.give_way("cache")
     assert run.children[0].over and run.let_go == [("cache", 0), ("cache", 1)]
-    run.losses.let_go("other")  # of which nothing is built
+    run.watch.give_way("other")  # of which nothing is built
     run.watch.step()
     assert len(run.children) == 1 and list(run.watch.building) == ["cache"]
     run.losses.healing = {}

@@ -16,7 +16,7 @@ from cdc.polling import poll
 from operations.apart import Apart
 from operations.losses import losses as module
 from operations.losses.loss_watch import LossWatch
-from operations.losses.losses import LONGEST_PAUSE, Losses, next_step, pause_after
+from operations.losses.losses import Losses, next_step
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.facts import judged
@@ -51,11 +51,6 @@ engine: {state_dir: STATE}
 )
 def test_what_comes_after_a_child(living: bool, ready: bool, then: str) -> None:
     assert next_step(living_is_there=living, ready=ready) == then
-
-
-def test_pauses_are_bounded() -> None:
-    pauses = [pause_after(attempt) for attempt in range(1, 2000)]
-    assert pauses == sorted(pauses) and pauses[0] == 2 and pauses[-1] == LONGEST_PAUSE
 
 
 # -- noticing ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import subprocess
 import sys
@@ -308,7 +307,7 @@ def test_secrets_are_there_but_never_shown() -> None:
     assert reveal(pipeline.sinks["a"])["api_key"] == "s3cr3t-10"
     assert isinstance(pipeline.connect.options["my.secret"], SecretStr)
     assert pipeline.connect.options["n"] == "true"
-    shown = [repr(pipeline), str(pipeline), pipeline.model_dump_json(), json.dumps(pipeline.redacted())]
+    shown = [repr(pipeline), str(pipeline), pipeline.model_dump_json()]
     shown += [repr(sink) for sink in pipeline.sinks.values()] + [
         repr(pipeline.kafka),
         pipeline.connect.model_dump_json(),

@@ -155,8 +155,8 @@ def test_what_the_file_may_not_say(tmp_path: Path, hook: dict[str, object], word
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     pipeline = load(file_of(tmp_path))
-    assert "127.0.0.1:1/in" not in str(pipeline.redacted()) + repr(pipeline)
-    assert SECRET not in str(pipeline.redacted()) + repr(pipeline)
+    assert "127.0.0.1:1/in" not in pipeline.model_dump_json() + repr(pipeline)
+    assert SECRET not in pipeline.model_dump_json() + repr(pipeline)
 
 
 def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

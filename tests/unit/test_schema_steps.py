@@ -28,7 +28,7 @@ def test_a_generation_is_built_when_its_tables_are_read() -> None:
     both = Todo(("x",), 1.0, read="", rebuild=True)
     assert steps_of([("search", "a", both), ("cache", "a", READ)]) == [Step("read", tables=("a",))]
     assert steps_of([("search", "a", BUILD)]) == [Step("build", "search")]
-    assert steps_of([("search", "a", BUILD)], healing=["search"]) == []
+    assert steps_of([("search", "a", BUILD)], busy=["search"]) == []
 
 
 def test_one_that_can_not_be_done_keeps_no_other_waiting() -> None:
@@ -160,7 +160,7 @@ def test_what_is_built_for_an_hour_holds_up_no_table(now: list[float], pipeline:
         begun.append(step)
     assert begun == [read, build] and not done.free(second) and done.look(pipeline)[0] == []
     done.break_off(pipeline, lambda step: step == read)
-    assert list(done.due([second, build])) == [second] and done.building("s")
+    assert list(done.due([second, build])) == [second] and not done.free(build)
 
 
 def test_a_build_ends_when_another_file_has_its_sink_built(pipeline: Pipeline) -> None:
@@ -170,7 +170,7 @@ def test_a_build_ends_when_another_file_has_its_sink_built(pipeline: Pipeline) -
     try:
         evolving._work.begin(Step("build", "s"), print)
         evolving.let_go("other")
-        assert evolving._work.building("s")
+        assert not evolving._work.free(Step("build", "s")) and not child.over
         evolving.let_go("s")
         assert evolving._work.free(Step("build", "s")) and child.over
     finally:

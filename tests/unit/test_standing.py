@@ -108,7 +108,7 @@ def test_all_that_follows_a_view_is_listed_and_shown_without_secrets() -> None:
         ("b", "order", "cache", "matches", "topic"),
         ("queries.order", "other", "cache", "queries", "search"),
     ]
-    assert "hidden" not in str(made.redacted()) + repr(made) and "MfKQ" not in str(made.redacted()) + repr(made)
+    assert "hidden" not in made.model_dump_json() + repr(made) and "MfKQ" not in made.model_dump_json() + repr(made)
 
 
 def test_a_documents_query_is_json_or_text_that_is_some() -> None:

@@ -28,7 +28,7 @@ class World:
     def __init__(self) -> None:
         self.now, self.files, self.steps, self.done = NOW, 0, 0, list[Act]()
 
-    def open_table(self, *_: Any) -> Any:
+    def loaded(self, *_: Any) -> Any:
         """As Iceberg's."""
         opened = MagicMock()
         opened.operations().current().snapshots().size.return_value = self.steps + 1
@@ -50,7 +50,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World()
-    for name in ("open_table", "signs_of", "do"):
+    for name in ("loaded", "signs_of", "do"):
         monkeypatch.setattr(upkeep, name, getattr(made, name))
     monkeypatch.setattr("spark.warehouse.upkeep.time.monotonic", lambda: made.now)
     yield made

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark.warehouse.marks import QUERY
 from spark.warehouse.upkeep import insisting, is_conflict
 from spark.warehouse.upkeep_plan import (
     DAY,
@@ -21,7 +22,6 @@ from spark.warehouse.upkeep_plan import (
     MANY_FILES,
     MANY_MANIFESTS,
     MANY_YOUNG,
-    QUERY,
     RARE,
     RARE_REST,
     REST,

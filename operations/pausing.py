@@ -93,7 +93,7 @@ def pause_of(pipeline: Pipeline, sink: str) -> Pause | None:
 
 
 def rests(pipeline: Pipeline, sink: str) -> bool:
-    """Whether a sink is to be left alone: what only follows it does nothing meanwhile, and nobody is alarmed of that."""
+    """Whether a sink is to be left alone: what follows it does nothing meanwhile, and nobody is alarmed of that."""
     return pause_of(pipeline, sink) is not None
 
 

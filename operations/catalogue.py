@@ -70,7 +70,8 @@ def remembered_catalogue(pipeline: Pipeline) -> Catalogue | None:
 def _remembered(pipeline: Pipeline, path: Path) -> Catalogue:
     # What was seen last is in the shapes: a `run` that goes on for months reads the catalogue at its start alone.
     known, catalogue = known_shapes(pipeline), Catalogue.from_json(path.read_text())
-    newest = {name: shapes[-1].table for name, shapes in known.tables.items()}
+    # Not those of tables that the file has captured once.
+    newest = {name: shapes[-1].table for name, shapes in known.tables.items() if pipeline.captures(name)}
     return known.told_to(replace(catalogue, tables={**catalogue.tables, **newest}))
 
 

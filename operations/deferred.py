@@ -10,6 +10,7 @@ from cdc.pipeline import Pipeline
 from operations.rowstore import row_store_settings
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
+from spark.disk.checkpoint import in_fill, is_live
 from spark.disk.state import Generation
 
 # The row store is asked on the side; one that does not answer proves nothing.
@@ -36,12 +37,11 @@ class Deferred:
     def why(self, generation: Generation, flow: str) -> str | None:
         """Why a flow has not written all that its offsets say; None if it has, or if it keeps no joined view."""
         folder = generation.flow_folder(flow)
-        phase = folder / "phase.json"
-        if not phase.exists():
-            return None
         try:
-            if json.loads(phase.read_text())["phase"] != "live":
+            if in_fill(folder):
                 return f"view {flow} is being filled"
+            if not is_live(folder):
+                return None
             known = json.loads((folder / "rowstore.json").read_text())["server"]
             return self._ask(generation, flow, known)
         except HeadwaterError as error:

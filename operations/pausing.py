@@ -29,6 +29,9 @@ Say = Callable[[str], None]
 # How long whoever writes to the sink may take to let go: a task ends what it has begun, a merge its commit.
 LET_GO_SECONDS = 60.0
 
+# Of a pause whose note can't be read, in place of who has made it.
+UNKNOWN = "somebody whose note can't be read"
+
 # How the reason of a pause begins that an erasure made, and takes back at its end (``operations.erase.warehouse``).
 ERASURE = "headwater erase "
 
@@ -38,7 +41,7 @@ class Pause:
     """Why a sink stands still.
 
     Attributes:
-        since: epoch seconds.
+        since: epoch seconds; 0 if that is not known.
         by: user and machine.
         why: in that person's words; None if nothing was said.
     """
@@ -50,8 +53,8 @@ class Pause:
     @property
     def words(self) -> str:
         """``since 2026-11-21 10:00:00 UTC by ann@host (new disks)``."""
-        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
-        return f"since {at} by {self.by}" + (f" ({self.why})" if self.why else "")
+        at = time.strftime("since %Y-%m-%d %H:%M:%S UTC ", time.gmtime(self.since)) if self.since else ""
+        return f"{at}by {self.by}" + (f" ({self.why})" if self.why else "")
 
     @property
     def erasing(self) -> bool:
@@ -60,7 +63,7 @@ class Pause:
 
 
 def paused(pipeline: Pipeline, sink: str) -> Pause | None:
-    """The pause of a sink; None if it is not paused.
+    """The pause of a sink; None if it is not paused. For who writes the note anew: all others ask ``pause_of``.
 
     Raises:
         StateError: the note can't be read (terminal): better nothing is written than something into a sink that was
@@ -80,15 +83,30 @@ def paused(pipeline: Pipeline, sink: str) -> Pause | None:
         ) from error
 
 
+def pause_of(pipeline: Pipeline, sink: str) -> Pause | None:
+    """The pause of a sink; None if it is not paused. One whose note can't be read is left alone as well: the others go
+    on, and whoever is told of the pause is told why."""
+    try:
+        return paused(pipeline, sink)
+    except StateError as error:
+        return Pause(0.0, UNKNOWN, error.what)
+
+
+def rests(pipeline: Pipeline, sink: str) -> bool:
+    """Whether a sink is to be left alone: what follows it does nothing meanwhile, and nobody is alarmed of that."""
+    return pause_of(pipeline, sink) is not None
+
+
 def paused_sinks(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Pause]:
     """Those of these sinks (none for all) that are paused."""
-    found = {name: paused(pipeline, name) for name in chosen_sinks(pipeline, only)}
+    found = {name: pause_of(pipeline, name) for name in chosen_sinks(pipeline, only)}
     return {name: pause for name, pause in found.items() if pause is not None}
 
 
 def resume_before(pipeline: Pipeline, pause: Pause) -> float:
-    """Until when (epoch seconds) the log remembers the deletes that a sink misses which was up to date when paused."""
-    return pause.since + pipeline.kafka.tombstone_retention_hours * 3600
+    """Until when (epoch seconds) the log remembers the deletes that a sink misses which was up to date when paused; 0
+    if nobody knows."""
+    return pause.since + pipeline.kafka.tombstone_retention_hours * 3600 if pause.since else 0.0
 
 
 def paused_lines(found: Mapping[str, Pause]) -> list[str]:
@@ -158,7 +176,7 @@ def resume(pipeline: Pipeline, sink: str) -> Pause | None:
     try:
         known = paused(pipeline, sink)
     except StateError:
-        known = Pause(time.time(), "somebody whose note can't be read")
+        known = Pause(time.time(), UNKNOWN)
     _path(pipeline, sink).unlink(missing_ok=True)
     return known
 

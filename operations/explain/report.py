@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
 from cdc.join.aggregates import for_json
 from cdc.join.rows import Stamp
@@ -29,7 +28,7 @@ from operations.logged_events import logged
 from operations.no_key import no_key
 from operations.opened import Opened
 from operations.run.session import open_spark
-from operations.state_folder import register_of, state_dir
+from operations.state_folder import register_of
 from sinks.rowstore.redis import RedisRowStore
 from spark.disk.made_of import as_defined
 from spark.join.explain import Explained, Row, Total, explain
@@ -153,17 +152,17 @@ def find_view(pipeline: Pipeline, sink: str, name: str | None, *, live: bool) ->
 
 
 def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
-    """The sink's views, by the tables' definitions of the last start: that is how its rows were stored. Readers see a
-    generation that may go on with tables as they were before."""
-    from operations.catalogue import source_catalogue
+    """The sink's views, by the tables as they were seen last: that is how its rows are stored. Readers see a generation
+    that may go on with tables as they were before."""
+    from operations.catalogue import remembered_catalogue, source_catalogue
 
     generation = register_of(pipeline, sink).generation()
-    remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
-    if remembered.exists() and not live:
+    if not live:
         try:
-            last = Catalogue.from_json(remembered.read_text())
-            return resolve_views(pipeline, known_to(pipeline, generation, last), sink)
-        except (ConfigError, ValueError):  # the file may name tables that were added since
+            last = remembered_catalogue(pipeline)
+            if last is not None:
+                return resolve_views(pipeline, known_to(pipeline, generation, last), sink)
+        except (ConfigError, StateError):  # the file may name tables that were added since
             pass
     return resolve_views(pipeline, known_to(pipeline, generation, source_catalogue(pipeline)), sink)
 

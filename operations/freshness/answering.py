@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import IcebergSink, Pipeline, SearchSink
 from operations.kept_shapes import read_evolution
-from operations.pausing import paused
+from operations.pausing import rests
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Sink
@@ -41,7 +41,7 @@ def moving(pipeline: Pipeline, sink: str) -> bool:
         StateError: what is in the state folder can't be read (terminal).
     """
     under_way = register_of(pipeline, sink).promotion() is not None or bool(read_evolution(pipeline, sink).todo)
-    return under_way or paused(pipeline, sink) is not None
+    return under_way or rests(pipeline, sink)
 
 
 def open_living(

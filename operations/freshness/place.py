@@ -20,7 +20,7 @@ from connectors.ledger import LedgerEntry
 from operations.deferred import Deferred
 from operations.loss_note import LossNote
 from operations.opened import named_tables
-from operations.pausing import paused
+from operations.pausing import rests
 from operations.state_folder import register_of
 from spark.disk.applied import applied_offsets
 from spark.disk.files import Stamp, stamp
@@ -242,7 +242,7 @@ class Place:
     def _hold(self, generation: Generation) -> str | None:
         if LossNote(self.register.folder).there():
             return "what it kept was lost, and is made again"
-        if paused(self.pipeline, self.sink) is not None:
+        if rests(self.pipeline, self.sink):
             return "it is paused"
         return generation.refused()
 

@@ -8,7 +8,7 @@ from cdc.errors import UnknownName
 from cdc.pipeline import Pipeline
 from operations.generations.level import level
 from operations.generations.promote import candidate
-from operations.pausing import paused
+from operations.pausing import pause_of
 from operations.state_folder import register_of
 from spark.disk.made_of import outdated
 from spark.disk.register import Register
@@ -71,7 +71,7 @@ def promotion_report(pipeline: Pipeline, sink: str, number: int) -> dict[str, An
 
 def _refusals(pipeline: Pipeline, register: Register, number: int) -> list[str]:
     found = []
-    pause = paused(pipeline, register.sink)
+    pause = pause_of(pipeline, register.sink)
     if pause is not None:
         found.append(f"the sink is paused {pause.words}: resume it first")
     if number == register.living():

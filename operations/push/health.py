@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
+from operations.pausing import rests
 from operations.state_folder import state_dir
 from spark.disk.files import write_atomic
 
 # Whoever runs it writes the note about every second; an older one is of a process that is gone.
 STALE_SECONDS = 15.0
-State = Literal["starting", "delivering", "failing", "standby", "stopped"]
+State = Literal["starting", "delivering", "failing", "standby", "stopped", "paused"]
 
 
 @dataclass
@@ -27,7 +28,8 @@ class Health:
     """How one is.
 
     Attributes:
-        state: ``delivering``; ``failing``: it is tried again and again; ``standby``: another process sends.
+        state: ``delivering``; ``failing``: it is tried again and again; ``standby``: another process sends;
+            ``paused``: nobody is to send, as its sink is.
         lag_entries: changes of the view that are still to be looked at, at most some thousands; None if not known.
         delivered_at: of the last batch that was taken, epoch seconds.
         events: that were taken, ever.
@@ -89,6 +91,8 @@ def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
             health, at = Health(), 0.0
         if time.time() - at > STALE_SECONDS:
             health.state = "stopped"
+        if rests(pipeline, outlet.sink):  # whatever the note says: it is ended at the next step of `run`
+            health.state = "paused"
         yield outlet, health
 
 

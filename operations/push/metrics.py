@@ -23,7 +23,8 @@ def push_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
             found += [({"pipeline": pipeline.name, "webhook": one["name"]}, one) for one in push_report(pipeline)]
         except HeadwaterError:
             continue
-    well: Samples = [(of, int(one["state"] in ("delivering", "standby", "starting"))) for of, one in found]
+    asked = [(of, one["state"]) for of, one in found if one["state"] != "paused"]  # nobody is alarmed of a pause
+    well: Samples = [(of, int(state in ("delivering", "standby", "starting"))) for of, state in asked]
     yield gauge("headwater_push_well", "1 while the webhook takes events, 0 while it is failing or stopped.", well)
     for name, said, key in (
         ("lag_entries", "Changes of the view that wait for the webhook.", "lag_entries"),

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import HeadwaterError, StateError
+from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.pausing import paused
+from operations.pausing import rests
 from operations.state_folder import state_dir
 from spark.disk.files import write_atomic
 
@@ -74,11 +74,7 @@ def read_notes(pipeline: Pipeline) -> dict[str, MatcherNote]:
 def works(pipeline: Pipeline, view: str, note: MatcherNote) -> bool | None:
     """Whether a view's matcher goes on; None while nobody is to run it: the sink whose changes it reads is paused."""
     part = pipeline.queries.get(view)
-    try:
-        resting = part is not None and paused(pipeline, part.changes) is not None
-    except StateError:  # nobody knows whether it is: then `run` leaves it alone
-        resting = True
-    return None if resting else note.working
+    return None if part is not None and rests(pipeline, part.changes) else note.working
 
 
 def standing_report(pipeline: Pipeline) -> list[dict[str, Any]]:

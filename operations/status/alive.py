@@ -21,7 +21,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         only: these sinks; all if empty.
     """
     from operations.loss_note import LossNote
-    from operations.pausing import paused
+    from operations.pausing import rests
     from operations.state_folder import chosen_sinks, register_of
     from operations.status.facts import judged
     from spark.disk.status import state_of
@@ -32,7 +32,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         lost = LossNote(register.folder).read()
         if lost is not None:
             continue  # it is being made again: a new process would have to begin that anew
-        if paused(pipeline, sink) is not None:
+        if rests(pipeline, sink):
             continue  # a new process would leave it alone as well
         generation = register.generation()
         if generation.refused():

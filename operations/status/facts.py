@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.accepted import runs_without
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
 from operations.letter_counts import letter_counts
 from operations.loss_note import LossNote
-from operations.pausing import paused
+from operations.pausing import pause_of
 from operations.status.evolving import evolving, line
 from operations.status.judgement import (
     FlowFacts,
@@ -193,16 +192,11 @@ def _named(judgement: Judgement, sink: str) -> Judgement:
 
 def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFacts:
     lost, mine = LossNote(generation.folder.parent).read(), evolving(pipeline, [name])
-    why, erasing, count = None, False, letter_counts(pipeline, [name])[name]
-    try:
-        pause = paused(pipeline, name)
-        why, erasing = (None, False) if pause is None else (pause.words, pause.erasing)
-    except HeadwaterError as error:  # nobody knows whether it is to be left alone: it is left alone
-        why = error.what
+    pause, count = pause_of(pipeline, name), letter_counts(pipeline, [name])[name]
     return SinkFacts(
         state=state_of(None, generation.lease.holder()),
-        paused=why,
-        erasing=erasing,
+        paused=None if pause is None else pause.words,
+        erasing=pause is not None and pause.erasing,
         lost=None if lost is None else lost["progress"].split("\n")[0] or "it begins",
         unmade=None if lost is None else lost["error"],
         unapplied=not generation.started and runs_without(pipeline, name),  # a file is read for it

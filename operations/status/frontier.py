@@ -6,7 +6,6 @@ complete through that LSN. A joined view must also be filled, and have no deferr
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from connectors.servers import Servers, open_servers
 from operations.opened import Opened
 from operations.pace import Pace
 from sinks.rowstore.redis import RedisRowStore
-from spark.disk.checkpoint import committed_offsets, committed_watermark
+from spark.disk.checkpoint import committed_offsets, committed_watermark, is_live
 from spark.events.clocks import Clocks
 
 # Between two looks at how far a flow is.
@@ -125,8 +124,7 @@ class Frontier:
 
     def _deferred(self) -> int:
         """Documents of a joined view that wait; as many as can be if nobody knows, or while it is being filled."""
-        phase = self.folder / "phase.json"
-        if not phase.exists() or json.loads(phase.read_text())["phase"] != "live":
+        if not is_live(self.folder):
             return NOBODY_KNOWS
         patience = {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
         store = RedisRowStore(self._opened.row_store(self._view, **patience))

@@ -12,7 +12,7 @@ from cdc.pipeline import Pipeline
 from operations.accepted import file_status
 from operations.history_place import STREAM
 from operations.loss_note import LossNote
-from operations.pausing import Pause, paused, resume_before
+from operations.pausing import Pause, pause_of, resume_before
 from operations.push.health import push_report
 from operations.standing.note import standing_report
 from operations.status.evolving import evolving
@@ -113,7 +113,7 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     if lost is not None:
         living |= {"state": "rebuilding"}
         living["last_error"] = lost["error"] or living["last_error"]
-    left_alone = paused(pipeline, name)
+    left_alone = pause_of(pipeline, name)
     if left_alone is not None:
         living |= {"state": "paused", "last_error": None, "warning": _late(pipeline, name, left_alone)}
     history = history_of(pipeline, name)
@@ -135,6 +135,8 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
 
 def _late(pipeline: Pipeline, name: str, pause: Pause) -> str | None:
     """From half of the log's memory on, as of flows that do not catch up."""
+    if not pause.since:
+        return f"sink {name} is paused {pause.words}: the log may have forgotten deletes that it needs"
     until = resume_before(pipeline, pause)
     if time.time() < (pause.since + until) / 2:
         return None

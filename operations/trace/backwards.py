@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Message
 
-from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
-from cdc.log.client import PARTITION_EOF
+from cdc.errors import DecodeError
+from cdc.log.client import Kafka
+from cdc.log.parts import TopicReader
 from cdc.pipeline import Pipeline
 from cdc.records.change import Change
 from cdc.records.debezium_json import Decoder
 from cdc.resolve.views import topics_of
 from cdc.view import View
-from operations.verify.newest_records import Asked, Record
+from operations.verify.newest_records import Asked, Record, record_of
 
 # Offsets of each partition that are read at once, from the end; each step back reads twice as many.
 FIRST_STEP = 20_000
-PIECE = 5_000
 # Brokers that give nothing for so long do not answer.
 SILENT_SECONDS = 10.0
 
@@ -67,17 +66,16 @@ def newest_record(pipeline: Pipeline, decoder: Decoder, view: View, key: str, se
 
 
 def _newest_of(pipeline: Pipeline, topic: str, decoder: Decoder, view: View, key: str, until: float) -> Newest:
-    settings = {"group.id": "headwater-trace", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    consumer = Consumer({**pipeline.kafka.client(), **settings, "enable.partition.eof": True, "log_level": 0})
-    try:
-        ends = _bounds(consumer, topic)
-        step = FIRST_STEP
+    with TopicReader(Kafka(pipeline, SILENT_SECONDS), topic, SILENT_SECONDS) as reader:
+        ends, step = reader.bounds(), FIRST_STEP
         while any(high > low for low, high in ends.values()):
             asked = Asked(decoder, view, topic, [key])
             parts = {part: (max(low, high - step), high) for part, (low, high) in ends.items() if high > low}
             found: list[tuple[Record, float | None]] = []
-            for piece in _read(consumer, topic, parts, until):
-                found += [one for one in piece if asked(one[0])]
+            for piece in reader.pieces(parts):
+                found += [(record, _written_at(one)) for one in piece if asked(record := record_of(one, topic))]
+                if time.monotonic() > until:
+                    break
             if found:
                 return _newest(decoder, found, whole=time.monotonic() <= until)
             if time.monotonic() > until:
@@ -85,19 +83,11 @@ def _newest_of(pipeline: Pipeline, topic: str, decoder: Decoder, view: View, key
             ends = {part: (ends[part][0], low) for part, (low, _) in parts.items()}
             step *= 2
         return Newest(None, None, None, whole=True)
-    except KafkaException as error:
-        raise KafkaUnavailable(f"topic {topic}: {error.args[0].str()}") from error
-    finally:
-        consumer.close()
 
 
-def _bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
-    known = consumer.list_topics(topic, timeout=SILENT_SECONDS).topics[topic]
-    if known.error is not None:
-        raise KafkaError(f"topic {topic}: {known.error.str()}", fix="run `headwater apply FILE`")
-    return {
-        part: consumer.get_watermark_offsets(TopicPartition(topic, part), SILENT_SECONDS) for part in known.partitions
-    }
+def _written_at(message: Message) -> float | None:
+    kind, stamp = message.timestamp()
+    return stamp / 1000 if kind else None
 
 
 def _newest(decoder: Decoder, found: list[tuple[Record, float | None]], *, whole: bool) -> Newest:
@@ -109,32 +99,3 @@ def _newest(decoder: Decoder, found: list[tuple[Record, float | None]], *, whole
     except DecodeError as error:
         return Newest(record, None, at, whole, error.what)
     return Newest(record, change, at, whole)
-
-
-def _read(
-    consumer: Consumer, topic: str, parts: dict[int, tuple[int, int]], until: float
-) -> Iterator[list[tuple[Record, float | None]]]:
-    """Records within these offsets: partition -> (from, before)."""
-    consumer.assign([TopicPartition(topic, part, low) for part, (low, _) in parts.items()])
-    left, heard = set(parts), time.monotonic()
-    while left:
-        messages = consumer.consume(PIECE, 0.5)
-        now = time.monotonic()
-        if messages:
-            heard = now
-        elif now - heard > SILENT_SECONDS:
-            raise KafkaUnavailable(f"topic {topic} gave nothing for {SILENT_SECONDS:.0f} s")
-        piece = []
-        for message in messages:
-            part, offset, error = message.partition() or 0, message.offset() or 0, message.error()
-            if error is None and offset < parts[part][1]:
-                kind, stamp = message.timestamp()
-                record = Record(message.key(), message.value(), topic, part, offset)
-                piece.append((record, stamp / 1000 if kind else None))
-            elif error is not None and error.code() != PARTITION_EOF:
-                continue  # librdkafka tries again; if that lasts, it is silence
-            if error is not None or offset + 1 >= parts[part][1]:
-                left.discard(part)
-        yield piece
-        if now > until:
-            return

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, StateError
 from cdc.join.view import JoinedView
 from cdc.keys import document_id, split_id
 from cdc.log.registry import encoding_of
@@ -26,14 +26,14 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
-from operations.catalogue import captured_table, source_catalogue
+from operations.catalogue import captured_table, remembered_catalogue, source_catalogue
 from operations.held import held_under, place_of
 from operations.holding import with_later
 from operations.kept_shapes import known_to
 from operations.no_key import no_key
 from operations.opened import Opened, going_on
 from operations.preview.asked import near_keys
-from operations.state_folder import register_of, state_dir
+from operations.state_folder import register_of
 from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
 from spark.disk.applied import applied_offsets
@@ -297,8 +297,9 @@ def _plain(document: bytes | None) -> Any:
 
 
 def _catalogue(pipeline: Pipeline) -> Catalogue:
-    remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
+    """The tables as this machine has seen them last: their records are read by it, and they may be of former shapes."""
     try:
-        return Catalogue.from_json(remembered.read_text())
-    except (OSError, ValueError):
-        return source_catalogue(pipeline)
+        known = remembered_catalogue(pipeline)
+    except StateError:
+        known = None
+    return known or source_catalogue(pipeline)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Message
 
-from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
+from cdc.errors import DecodeError
 from cdc.keys import is_stray
-from cdc.log.client import PARTITION_EOF
+from cdc.log.client import Kafka
+from cdc.log.parts import PIECE, TopicReader
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
 from cdc.resolve.views import topics_of
@@ -21,13 +21,6 @@ from sinks.contract import UNVERSIONED
 from spark.reading.entries import Entry, EntryDecoder
 from spark.reading.record import batch_of
 from spark.reading.spec import FlowSpec
-
-# Records a poll brings, and a decode takes.
-PIECE = 5_000
-# A poll waits for all of its records, also at the end of the log, where there are no more.
-POLL_SECONDS = 0.5
-# A log that gives nothing for so long does not answer.
-SILENT_SECONDS = 30.0
 
 
 class Record(NamedTuple):
@@ -38,6 +31,11 @@ class Record(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+
+def record_of(message: Message, topic: str) -> Record:
+    """What a consumer was given, as a record."""
+    return Record(message.key(), message.value(), topic, message.partition() or 0, message.offset() or 0)
 
 
 class Newest(NamedTuple):
@@ -166,34 +164,6 @@ def _as_we_write(key: bytes, columns: Sequence[str]) -> bool:
 
 def _pieces(pipeline: Pipeline, topic: str) -> Iterator[list[Record]]:
     """All records of a topic, up to its ends as they are now."""
-    settings = {"group.id": "headwater-repair", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    consumer = Consumer({**pipeline.kafka.client(), **settings, "enable.partition.eof": True, "log_level": 0})
-    try:
-        known = consumer.list_topics(topic, timeout=10).topics[topic]
-        if known.error is not None:
-            raise KafkaError(f"topic {topic}: {known.error.str()}", fix="run `headwater apply FILE`")
-        ends = {part: consumer.get_watermark_offsets(TopicPartition(topic, part), 10) for part in known.partitions}
-        left = {part for part, (low, high) in ends.items() if high > low}
-        consumer.assign([TopicPartition(topic, part, ends[part][0]) for part in left])
-        heard = time.monotonic()
-        while left:
-            messages = consumer.consume(PIECE, POLL_SECONDS)
-            if messages:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENT_SECONDS:
-                raise KafkaUnavailable(f"topic {topic} gave nothing for {SILENT_SECONDS:.0f} s")
-            records = []
-            for message in messages:
-                part, offset = message.partition() or 0, message.offset() or 0
-                error = message.error()
-                if error is None:
-                    records.append(Record(message.key(), message.value(), topic, part, offset))
-                elif error.code() != PARTITION_EOF:
-                    continue  # librdkafka tries again; if that lasts, it is silence
-                if error is not None or offset + 1 >= ends[part][1]:
-                    left.discard(part)
-            yield records
-    except KafkaException as error:
-        raise KafkaUnavailable(f"topic {topic}: {error.args[0].str()}") from error
-    finally:
-        consumer.close()
+    with TopicReader(Kafka(pipeline), topic) as reader:
+        for piece in reader.pieces(reader.bounds()):
+            yield [record_of(message, topic) for message in piece]

@@ -131,8 +131,8 @@ def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]
     """
     commits = _numbers(checkpoint / "commits")
     if not commits:
-        filled, phase = checkpoint.parent / "fill.json", checkpoint.parent / "phase.json"
-        if not (filled.exists() and phase.exists() and json.loads(phase.read_text())["phase"] == "live"):
+        filled = checkpoint.parent / "fill.json"
+        if not (filled.exists() and is_live(checkpoint.parent)):
             return -1, {}
         ends = json.loads(filled.read_text())["ends"]
         return -1, {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
@@ -140,6 +140,29 @@ def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]
         return commits[-1], batch_offsets(checkpoint, commits[-1])
     except (OSError, ValueError, IndexError):
         return commits[-1], {}
+
+
+def is_live(folder: Path) -> bool:
+    """Whether the flow of a folder keeps a joined view that is filled. Of a release that noted the passes of a
+    fill as well, only the word "live" says so.
+
+    Raises:
+        ValueError, KeyError: the note can't be read.
+    """
+    try:
+        return str(json.loads((folder / "phase.json").read_text())["phase"]) == "live"
+    except FileNotFoundError:
+        return False
+
+
+def in_fill(folder: Path) -> bool:
+    """Whether the flow of a folder keeps a joined view whose fill was begun and has not ended.
+
+    Raises:
+        ValueError, KeyError: as ``is_live``.
+    """
+    begun = (folder / "fill.json").exists() or (folder / "phase.json").exists()
+    return begun and not is_live(folder)
 
 
 def committed_watermark(checkpoint: Path) -> int:

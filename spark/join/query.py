@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.join.view import JoinedView
 from cdc.journal import about
 from sinks.rowstore.redis import RedisRowStore
-from spark.disk.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets, is_live
 from spark.disk.files import write_atomic
 from spark.drain import drained
 from spark.flow import Flow, begin, changelog
@@ -129,14 +129,14 @@ class JoinedQuery:
 
     def _phases(self) -> None:
         spark, flow = self._spark, self._flow
-        if read_phase(flow) != "live":
+        if not is_live(flow.folder):
             self._fill = Fill(spark, flow, self._stop, self._table)
             spark.sparkContext.setJobGroup(self._group, f"fill of {flow.title}", interruptOnCancel=True)
             self._fill.run()
         if not self._stop.is_set():
             flow = self._flow = counted(flow)
             query = start_documents(spark, flow, self._table)
-            write_phase(flow, "live")
+            write_live(flow)
             self._watch(query)
 
     def _watch(self, query: StreamingQuery) -> None:
@@ -186,16 +186,6 @@ def _numbered(report: Any, before: int) -> Any:
     )
 
 
-def read_phase(flow: Flow) -> Phase:
-    """The phase a flow is in; ``rows`` for a new one."""
-    path = flow.folder / "phase.json"
-    if path.exists():
-        phase: Phase = json.loads(path.read_text())["phase"]
-        return phase
-    filled = load(flow)
-    return filled.progress()[0] if filled is not None else "rows"
-
-
 def is_joined(flow: Flow) -> bool:
     """Whether a flow keeps a joined view."""
     return any(isinstance(view, JoinedView) for view in flow.spec.views.values())
@@ -203,22 +193,22 @@ def is_joined(flow: Flow) -> bool:
 
 def is_filling(flow: Flow) -> bool:
     """Whether documents may be missing because a joined view's sink is still being filled."""
-    return is_joined(flow) and read_phase(flow) != "live"
+    return is_joined(flow) and not is_live(flow.folder)
 
 
-def write_phase(flow: Flow, phase: Phase) -> None:
-    """Remember the phase."""
-    write_atomic(flow.folder / "phase.json", json.dumps({"phase": phase}))
+def write_live(flow: Flow) -> None:
+    """Remember that the fill has ended, and that the query goes on from there."""
+    write_atomic(flow.folder / "phase.json", json.dumps({"phase": "live"}))
 
 
 def went_live(flow: Flow) -> bool:
     """Whether a flow is live; one that was killed before it could say so is one that says so now."""
-    if read_phase(flow) == "live":
+    if is_live(flow.folder):
         return True
     filled = load(flow)
     if filled is None or not filled.done or committed_offsets(flow.checkpoint)[0] < 0:
         return False
-    write_phase(flow, "live")
+    write_live(flow)
     return True
 
 

@@ -27,11 +27,11 @@ from cdc.join.view import JoinedView
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.disk.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets, is_live
 from spark.disk.lease import Lease
 from spark.flow import Flow, Reading
 from spark.join.engine import FAN_OUT
-from spark.join.query import JoinedQuery, read_phase
+from spark.join.query import JoinedQuery
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable
 from spark.machine.session import build_session
@@ -172,7 +172,7 @@ def followed(start: Callable[[Flow], JoinedQuery], flow: Flow, log: Log, lake: A
     # What comes after the fill is the same for both.
     kinds = ("fill",) if flow.name == "counted" else ("fill", "live", "later")
     Crashing.left = [(kind, step) for kind in kinds for step in STEPS]
-    crashes = until(partial(start, flow), lambda query: read_phase(flow) == "live")
+    crashes = until(partial(start, flow), lambda query: is_live(flow.folder))
     filled = held(lake, flow.name)
     for turn in range(len(kinds)):
         change(log, number * len(STEPS) + turn)

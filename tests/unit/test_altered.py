@@ -11,12 +11,14 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
-from cdc.pipeline import loads
+from cdc.pipeline import Pipeline, loads
 from cdc.records.former import Former
+from cdc.shapes import Shape
 from cdc.view import View
 from operations.explain.report import find_view
-from operations.kept_shapes import Frozen, freeze
+from operations.kept_shapes import Frozen, freeze, remember_shapes
 from operations.state_folder import register_of, state_dir
+from operations.trace.report import _catalogue
 from truth.altered import refuse_altered, stored
 from truth.expected import digests, expected
 from truth.rows import has_index, matching_rows, read_rows, rows_of_ids
@@ -170,8 +172,8 @@ def test_a_numeric_of_another_scale_is_another_text() -> None:
         refuse_altered(replace(view, table=known(replace(NOW, columns=(*NOW.columns, finer)), was)))
 
 
-def test_explain_goes_by_the_table_as_readers_see_it(tmp_path: Path) -> None:
-    pipeline = loads(
+def clinic(tmp_path: Path) -> Pipeline:
+    return loads(
         f"""
 version: 1
 name: clinic
@@ -185,6 +187,10 @@ engine: {{state_dir: {tmp_path}}}
         "clinic.yaml",
         {},
     )
+
+
+def test_explain_goes_by_the_table_as_readers_see_it(tmp_path: Path) -> None:
+    pipeline = clinic(tmp_path)
     folder = state_dir(pipeline) / "clinic"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "catalogue.json").write_text(Catalogue({NOW.qualified: NOW}).to_json())
@@ -192,6 +198,21 @@ engine: {{state_dir: {tmp_path}}}
     freeze(register_of(pipeline, "search").generation(), WAS)
     view = find_view(pipeline, "search", None, live=False)
     assert "blood" in dict(view.columns) and stored(view.table, "blood") == GROUP
+
+
+def test_explain_and_trace_go_by_the_table_as_it_was_seen_last(tmp_path: Path) -> None:
+    """`run` goes on for months: a column that was renamed since its start is in what it keeps of shapes alone."""
+    pipeline = clinic(tmp_path)
+    remember_shapes(pipeline, {WAS.qualified: Shape(WAS, oid=1)})
+    remember_shapes(pipeline, {WAS.qualified: Shape(NOW, since=9, oid=1, files="anew")})
+    other = replace(WAS, name="once")
+    remember_shapes(pipeline, {other.qualified: Shape(other, oid=2)})  # the file has it captured no more
+    (state_dir(pipeline) / "clinic/catalogue.json").write_text(Catalogue({WAS.qualified: WAS}).to_json())
+    explained = find_view(pipeline, "search", None, live=False)
+    traced = _catalogue(pipeline).tables
+    assert list(traced) == [WAS.qualified] and "blood_group" in dict(explained.columns)
+    for table in (explained.table, traced[WAS.qualified]):
+        assert (table.columns, table.renamed, table.since) == (NOW.columns, (("blood", "blood_group"),), 9)
 
 
 def test_a_table_as_it_is_has_nothing_else_in_its_place() -> None:

@@ -222,7 +222,7 @@ def test_a_fill_begun_longer_ago_than_deletes_are_remembered_begins_anew(flow: F
 
 def test_a_fill_of_an_earlier_release_that_was_cut_begins_anew(flow: Flow) -> None:
     target, store = Target("1"), Store()
-    query.write_phase(flow, "documents")
+    (flow.folder / "phase.json").write_text('{"phase": "documents"}')
     flow.checkpoint.mkdir(parents=True)
     (flow.checkpoint / "metadata").write_text("{}")
     assert prepare(flow, target, store).rows == {}

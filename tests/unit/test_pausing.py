@@ -21,7 +21,7 @@ from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.losses.losses import Losses, _Healing
 from operations.opened import open_generation
-from operations.pausing import pause, paused, resume
+from operations.pausing import pause, paused, refuse_paused, resume
 from operations.rebuild.rebuild import Rebuild
 from operations.refusals import Refusals
 from operations.run.engine import Engine
@@ -101,6 +101,8 @@ def test_a_note_that_can_not_be_read_leaves_the_sink_alone(pipeline: Pipeline) -
     note.write_text("{")
     with pytest.raises(StateError, match="to be left alone"):
         paused(pipeline, "cache")
+    with pytest.raises(StateError, match=r"paused\.json can't be read"):
+        refuse_paused(pipeline, ["cache"], "nothing is filled")
     assert pause(pipeline, "cache", None, quiet)[1] is True
     note.write_text("{")
     assert resume(pipeline, "cache") is not None
@@ -170,13 +172,26 @@ def test_run_lets_go_and_takes_up_again(pipeline: Pipeline, monkeypatch: pytest.
     generation.lock()
     engine.builds.append(cast(Any, SimpleNamespace(sink="cache", number=1, generation=generation)))
     assert engine.follow() == [] and tried == ["other"]
-    (Path(pipeline.engine.state_dir) / "p/cache/paused.json").write_text('{"since": 0, "by": "ann@host", "why": null}')
-    assert engine.follow() == ["sink cache: paused since 1970-01-01 00:00:00 UTC by ann@host"]
+    (Path(pipeline.engine.state_dir) / "p/cache/paused.json").write_text('{"since": 1, "by": "ann@host", "why": null}')
+    assert engine.follow() == ["sink cache: paused since 1970-01-01 00:00:01 UTC by ann@host"]
     assert not generation.lease.busy() and cast(Any, engine.runner).removed == [generation.folder]
     assert (engine.builds, engine.follow(), tried) == ([], [], ["other"] * 3)
     resume(pipeline, "cache")
     assert engine.follow() == ["sink cache: resumed"]
     assert "cache" in tried
+
+
+def test_run_goes_on_with_the_others_beside_a_note_that_can_not_be_read(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, tried = engine_of(pipeline), list[str]()
+    monkeypatch.setattr(engine, "_try", lambda sink, _number: tried.append(sink) or [])
+    living(pipeline)
+    note = Path(pipeline.engine.state_dir) / "p/cache/paused.json"
+    note.write_text("{")
+    [said] = engine.follow()
+    assert said.startswith(f"sink cache: paused by somebody whose note can't be read ({note} can't be read: ")
+    assert list(engine.paused) == ["cache"] and tried == ["other"]
 
 
 def test_who_is_opened_anew_is_not_told_to_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +234,15 @@ def test_status_says_since_when_and_gives_no_alarm(pipeline: Pipeline) -> None:
     resume(pipeline, "cache")
     assert _sink(pipeline, "cache", None)["state"] == "failed"
     assert ailments(pipeline, ["cache"]) == ["cache: refused"]
+
+
+def test_status_tells_of_a_note_that_can_not_be_read(pipeline: Pipeline) -> None:
+    living(pipeline)
+    (Path(pipeline.engine.state_dir) / "p/cache/paused.json").write_text("[]")
+    told = _sink(pipeline, "cache", None)
+    assert (told["state"], told["paused"]["since"], told["paused"]["resume_before"]) == ("paused", 0, 0)
+    assert "can't be read" in told["paused"]["why"] and told["warning"].endswith("forgotten deletes that it needs")
+    assert ailments(pipeline, ["cache"]) == []
 
 
 def test_a_pause_that_outlives_the_logs_memory_is_warned_of(pipeline: Pipeline) -> None:

@@ -13,6 +13,7 @@ from cdc.errors import PipelineFileError
 from cdc.pipeline import load
 from console.cli.status import push_line
 from operations.checked_webhooks import checked_webhooks
+from operations.pausing import pause, resume
 from operations.push import told
 from operations.push.cursor import Cursor
 from operations.push.envelope import BODY_BYTES, batch_of, cut
@@ -21,6 +22,7 @@ from operations.push.signing import signed
 from operations.push.told import Told
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
 from operations.push.writing import records
+from operations.status.metrics import metrics
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FILE = """
@@ -169,6 +171,19 @@ def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeyp
     monkeypatch.setattr("operations.push.health.STALE_SECONDS", -1.0)
     [later] = push_report(pipeline)
     assert later["state"] == "stopped" and later["why"] == "it answers 500"
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_nobody_is_alarmed_of_a_paused_sinks_webhooks(tmp_path: Path, *, readable: bool) -> None:
+    pipeline = load(file_of(tmp_path))
+    assert 'headwater_push_well{pipeline="hooked",webhook="hook"} 0.0' in metrics([pipeline])
+    pause(pipeline, "kept", "maintenance", lambda _: None)  # nobody is to send
+    if not readable:
+        (tmp_path / "state/hooked/kept/paused.json").write_text("{")
+    assert push_report(pipeline)[0]["state"] == "paused"
+    assert "headwater_push_well{" not in metrics([pipeline])
+    resume(pipeline, "kept")
+    assert 'headwater_push_well{pipeline="hooked",webhook="hook"} 0.0' in metrics([pipeline])
 
 
 def test_status_says_what_it_is_that_takes_nothing() -> None:

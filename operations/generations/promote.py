@@ -251,7 +251,8 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
             means=_seen(begun),
-            fix=f"{_mend(register.sink, number) if failed else f'{mend}, try again'}; with --force readers get what it has",
+            fix=f"{_mend(register.sink, number) if failed else f'{mend}, try again'};"
+            " with --force readers get what it has",
         )
 
 

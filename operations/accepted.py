@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state_folder import numbered_state_dir, state_dir
-from spark.disk.process import born, is_same
+from spark.disk.lease import EXPIRES_SECONDS, Holder, Lease
+from spark.disk.process import is_here, is_same, signature
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Running:
 
     Attributes:
         taken: the file that it goes by.
-        pid, started: the process (``spark.disk.process.born``).
+        pid, started, host: the process (``spark.disk.process.signature``).
         refused: of a file that was applied and not taken up: ``digest``, ``at`` and ``reason``; None if there is none.
         building: sinks whose next generation it builds.
     """
@@ -60,11 +61,20 @@ class Running:
     started: float
     refused: Mapping[str, Any] | None = None
     building: tuple[str, ...] = ()
+    host: str = ""
 
-    @property
-    def alive(self) -> bool:
-        """Whether that process is there."""
-        return is_same(self.pid, self.started)
+    def alive(self, pipeline: Pipeline) -> bool | None:
+        """Whether that process is there; None for one on another machine that nobody can see from here.
+
+        Args:
+            pipeline: the loaded file: there it renews the leases of what it runs, if it runs anything now.
+        """
+        if is_here(self.host):
+            return is_same(self.pid, self.started)
+        return True if any(self._is(holder) for holder in _renewed(pipeline)) else None
+
+    def _is(self, holder: Holder) -> bool:
+        return (holder.host, holder.pid, holder.started) == (self.host, self.pid, self.started)
 
 
 def accepted_path(pipeline: Pipeline) -> Path:
@@ -108,10 +118,24 @@ def read_running(pipeline: Pipeline) -> Running | None:
         return None
 
 
+def living_run(pipeline: Pipeline) -> Running | None:
+    """What the newest process of `run` has said, if it is seen to be alive."""
+    running = read_running(pipeline)
+    return running if running is not None and running.alive(pipeline) else None
+
+
+def _renewed(pipeline: Pipeline) -> Iterator[Holder]:
+    """Who holds anything of a pipeline, and has said so lately; of sinks, too, that the file does not have any more."""
+    for path in (state_dir(pipeline) / pipeline.name).glob("*/*/lease.json"):
+        holder = Lease(path.parent, path.parent.name).holder()
+        if holder is not None and holder.pid and time.time() - holder.renewed < EXPIRES_SECONDS:
+            yield holder
+
+
 def file_status(pipeline: Pipeline) -> dict[str, Any]:
     """Which file `run` goes by, for ``status``."""
-    running = read_running(pipeline)
-    if running is None or not running.alive:
+    running = living_run(pipeline)
+    if running is None:
         return {"pid": None, "running": None, "since": None, "building": [], "refused": None}
     return {
         "pid": running.pid,
@@ -124,8 +148,8 @@ def file_status(pipeline: Pipeline) -> dict[str, Any]:
 
 def runs_without(pipeline: Pipeline, sink: str) -> bool:
     """Whether a `run` is alive whose file does not have this sink: the one that has it was saved, and not applied."""
-    running = read_running(pipeline)
-    if running is None or not running.alive:
+    running = living_run(pipeline)
+    if running is None:
         return False
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -138,7 +162,7 @@ def runs_without(pipeline: Pipeline, sink: str) -> bool:
 
 def this_process(taken: Text, **more: Any) -> Running:
     """The note of this process."""
-    return Running(taken, os.getpid(), born(os.getpid()), **more)
+    return Running(taken, **signature(), **more)
 
 
 def _running_path(pipeline: Pipeline) -> Path:

@@ -6,14 +6,13 @@ Imports nothing heavy: `status` is asked often.
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from spark.disk.files import write_atomic
+from spark.disk.process import is_gone, signature
+from spark.disk.status import BUSY_SECONDS
 
 
 class LossNote:
@@ -38,15 +37,17 @@ class LossNote:
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         note = {"since": since, "attempt": attempt, "doing": doing, "progress": progress, "error": error}
-        write_atomic(self._path, json.dumps({**note, "pid": os.getpid()}))
+        write_atomic(self._path, json.dumps({**note, **signature(), "at": time.time()}))
 
     def read(self) -> dict[str, Any] | None:
         """The note, with ``seconds`` since the loss; None if there is none, or if its process has ended."""
         try:
             note: dict[str, Any] = json.loads(self._path.read_text())
-            if not psutil.pid_exists(int(note.pop("pid"))):
+            now, pid, host, started = time.time(), int(note.pop("pid")), note.pop("host", ""), note.pop("started", 0.0)
+            # It is written every two seconds, by the thread of `run` that also opens flows anew.
+            if is_gone(host, pid, started, now - note.pop("at", now), BUSY_SECONDS):
                 return None
-            return {**note, "seconds": round(time.time() - note["since"], 1)}
+            return {**note, "seconds": round(now - note["since"], 1)}
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spark.disk.batches import SUMMED, Batch, KeptBatch, batch_of, kept
+from spark.disk.process import signature
 from spark.disk.status import BATCH_SECONDS, FlowStatus
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class Meter:
         return FlowStatus(
             flow=flow.title,
             state=state,
-            pid=os.getpid(),
             batch_id=self.batch_id,
             position=self.position,
             source_ts_ms=self.ts_ms,
@@ -87,5 +86,6 @@ class Meter:
             current_at=self.current_at,
             phase_ms=dict(self.phases),
             batch_buckets=list(self.buckets),
+            **signature(),
             **{**more, **self.totals},
         )

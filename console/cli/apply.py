@@ -42,7 +42,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from console.cli.show_action import show_action
     from console.cli.snapshot_bars import SnapshotView
     from operations.accepted import hand_over, text_of
-    from operations.edits.pending import pending, told
+    from operations.edits.pending import let_go, pending, told
     from operations.gate import refuse_wrong_views
     from operations.schema.said import let_through
 
@@ -50,9 +50,9 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     pipeline = loads(data, str(file))
     with saying_why():
         refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
-        edits = pending(pipeline)
-    if edits is not None and edits.removed and not edits.restart and not yes:
-        confirm(f"Let go of {', '.join(edits.removed)}? What they hold stays, and is not kept up to date any more.")
+        edits, removed = pending(pipeline), let_go(pipeline)
+    if removed and not yes:
+        confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     with saying_why():
         result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
     let_through(pipeline)

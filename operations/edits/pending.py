@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
-from operations.accepted import read_running
+from operations.accepted import Running, living_run, read_running
 from operations.edits.changes import Changes, changes_between
 from operations.kept_shapes import read_evolution
 
@@ -17,9 +18,24 @@ def pending(pipeline: Pipeline) -> Changes | None:
     Args:
         pipeline: the loaded file.
     """
+    running = living_run(pipeline)
+    return None if running is None else _changes(running, pipeline)
+
+
+def let_go(pipeline: Pipeline) -> Sequence[str]:
+    """Sinks that a `run` would let go of if this file was applied; also one on another machine that may be alive.
+
+    Args:
+        pipeline: the loaded file.
+    """
     running = read_running(pipeline)
-    if running is None or not running.alive:
-        return None
+    if running is None or running.alive(pipeline) is False:
+        return ()
+    changes = _changes(running, pipeline)
+    return () if changes.restart else changes.removed
+
+
+def _changes(running: Running, pipeline: Pipeline) -> Changes:
     try:
         old = loads(running.taken.text, running.taken.file)
     except ConfigError:  # variables that are set for it and not here: it knows by itself what has changed
@@ -34,8 +50,8 @@ def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:
     Args:
         pipeline: the loaded file.
     """
-    running = read_running(pipeline)
-    if running is None or not running.alive:
+    running = living_run(pipeline)
+    if running is None:
         return set(), set()
     try:
         old = loads(running.taken.text, running.taken.file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -66,7 +67,7 @@ class Job:
         lines: what it has said: how far it is, too.
         result: in the shape of the verb's ``--json``.
         error: ``code``, ``what``, ``means``, ``fix``, ``transient``.
-        pid, started: the server's process (``spark.disk.process.born``).
+        pid, started, host: the server's process (``spark.disk.process.signature``).
     """
 
     id: str
@@ -83,11 +84,12 @@ class Job:
     error: Mapping[str, Any] | None = None
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=lambda: born(os.getpid()))
+    host: str = field(default_factory=socket.gethostname)
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of ``GET /v1/jobs``."""
         shown = asdict(self)
-        return {name: value for name, value in shown.items() if name not in ("pid", "started")}
+        return {name: value for name, value in shown.items() if name not in ("pid", "started", "host")}
 
     def hinders(self, verb: str, sink: str | None) -> bool:
         """Whether it must have ended before another one begins."""

@@ -26,7 +26,8 @@ from operations.jobs.job import Job, Verb, refuse_unfit, told
 from operations.jobs.work import work
 from operations.state_folder import chosen_sinks, numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
-from spark.disk.process import is_same
+from spark.disk.lease import EXPIRES_SECONDS, RENEW_SECONDS
+from spark.disk.process import is_gone, is_me
 
 # Of these the newest are kept, and of each the newest lines.
 JOBS_KEPT, LINES_KEPT = 100, 200
@@ -48,6 +49,9 @@ class Jobs:
         # Jobs that have ended, and whose files do not say so yet.
         self._unwritten: dict[str, Job] = {}
         self._again = Repeating("ends of jobs", self._write_ends, AGAIN_SECONDS)
+        # A server on another machine sees of this process only when it touched a job's file.
+        self._renewing = Repeating("jobs under way", self._renew, RENEW_SECONDS)
+        self._written: dict[str, Path] = {}
 
     def close(self) -> None:
         """What is done in a process of its own is asked to end; the rest is waited for a moment."""
@@ -57,6 +61,7 @@ class Jobs:
         for thread in threads:
             thread.join(timeout=5.0)
         self._again.stop()
+        self._renewing.stop()
 
     def newest(self, sink: str | None = None) -> list[Job]:
         """Jobs, the newest first.
@@ -104,6 +109,7 @@ class Jobs:
             try:
                 self._write(job)
                 self._forget_old()
+                self._renewing.start()
                 thread.start()
             except BaseException:
                 self._threads.pop(job.id)
@@ -150,11 +156,20 @@ class Jobs:
     def _write_end(self, job: Job) -> None:
         self._write(job)
         self._unwritten.pop(job.id, None)
+        self._written.pop(job.id, None)
 
     def _write(self, job: Job) -> None:
         folder = numbered_state_dir(self._pipeline()) / self._pipeline().name / ".jobs"
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / f"{job.id}.json", json.dumps(asdict(job)))
+        path = self._written[job.id] = folder / f"{job.id}.json"
+        write_atomic(path, json.dumps(asdict(job)))
+
+    def _renew(self) -> None:
+        """Say of each job that somebody does it, by the time of its file: its text is the job's own thread's."""
+        for number in list(self._threads):
+            if (path := self._written.get(number)) is not None:
+                with suppress(OSError):
+                    os.utime(path, (time.time(), time.time()))
 
     def _forget_old(self) -> None:
         for path in sorted(self._folder().glob("*.json"), reverse=True)[JOBS_KEPT:]:
@@ -168,18 +183,24 @@ class Jobs:
         """A job as it is, whether its file says so or not."""
         ended = self._unwritten.get(path.stem)
         job = ended or _read(path)
-        if job is None or job.state != "running" or job.pid != os.getpid() or job.id in self._threads:
+        if job is None or job.state != "running" or job.id in self._threads or not _is_mine(job):
             return job
         # No thread does it: it ended since its file was read, or it was begun, in this process, by nobody that is left.
         job = self._unwritten.get(path.stem) or _read(path)
         return replace(job, state="cut") if job is not None and job.state == "running" else job
 
 
+def _is_mine(job: Job) -> bool:
+    return is_me(job.host, job.pid, job.started)
+
+
 def _read(path: Path) -> Job | None:
     try:
-        raw = json.loads(path.read_text())
+        with path.open() as file:  # one that is open is asked of the server of a shared folder, and of no cache
+            raw, renewed = json.load(file), os.fstat(file.fileno()).st_mtime
         known = {one.name for one in fields(Job)}
         job = Job(**{name: value for name, value in raw.items() if name in known} | {"lines": tuple(raw["lines"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None  # being removed, or written by another version
-    return replace(job, state="cut") if job.state == "running" and not is_same(job.pid, job.started) else job
+    gone = is_gone(job.host, job.pid, job.started, time.time() - renewed, EXPIRES_SECONDS)
+    return replace(job, state="cut") if job.state == "running" and gone else job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from operations.state_folder import chosen_sinks, register_of
 from spark.disk.files import disk_full
+from spark.disk.process import signature
 from spark.disk.status import FlowStatus
 
 T = TypeVar("T")
@@ -147,5 +147,5 @@ class Waiting:
                     folder = generation.flow_folder(flow)
                     status = FlowStatus.read(folder)
                     if status is not None:
-                        now = replace(status, state="retrying", last_error=reason, pid=os.getpid(), at=time.time())
+                        now = replace(status, state="retrying", last_error=reason, at=time.time(), **signature())
                         now.write(folder)

@@ -2,14 +2,19 @@
 
 A record is the key's length, the key and the digest. Memory while writing is one small buffer a file; while comparing
 it is one file of one side.
+
+What was written must be there when it is read: a file that somebody has removed would be an empty side, two of them
+equal, and a generation that nobody has compared promoted for it.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from cdc.errors import StateError
 from cdc.keys import id_bytes, id_text
 from truth.digest import DIGEST_BYTES
 
@@ -18,6 +23,17 @@ BUCKET_KEYS = 20_000
 FEWEST, MOST = 16, 1024
 # Buffers of one side's files together.
 BUFFERED_BYTES = 8 << 20
+# In a side's folder: how many bytes each bucket has.
+SIZES = "sizes.json"
+
+
+def gone(path: Path) -> StateError:
+    """The error for a file of a comparison that is not there, or not all of it. Pure."""
+    return StateError(
+        f"{path}, which this comparison has written, is not there any more, or not all of it",
+        means="nothing can be said of what was compared",
+        fix="let nobody remove .verify-* from the state folder meanwhile, and run the same command again",
+    )
 
 
 def bucket_count(rows: int) -> int:
@@ -36,10 +52,16 @@ class Side:
     def __init__(self, folder: Path, buckets: int) -> None:
         self.folder, self.buckets = folder, buckets
         self._pending = [bytearray() for _ in range(buckets)]
+        self._sizes = [0] * buckets
+        self._noted: list[int] | None = None
         self._most = max(BUFFERED_BYTES // buckets, 4096)
 
     def add(self, key: str, digest: bytes) -> None:
-        """Note a key and its digest; ``flush`` at the end."""
+        """Note a key and its digest; ``flush`` at the end.
+
+        Raises:
+            StateError: its folder was removed.
+        """
         raw = id_bytes(key)
         at = zlib.crc32(raw) % self.buckets
         pending = self._pending[at]
@@ -48,15 +70,38 @@ class Side:
             self._write(at)
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Write what is left, and how much there is of each bucket: who reads it may be another process.
+
+        Raises:
+            StateError: its folder was removed.
+        """
         for at, pending in enumerate(self._pending):
             if pending:
                 self._write(at)
+        if not any(self._sizes):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self._noted = None
+        try:
+            (self.folder / SIZES).write_text(json.dumps(self._sizes))
+        except FileNotFoundError as error:
+            raise gone(self.folder) from error
 
     def read(self, bucket: int) -> Iterator[tuple[str, bytes]]:
-        """A bucket's (key, digest), in the order in which they came."""
+        """A bucket's (key, digest), in the order in which they came.
+
+        Raises:
+            StateError: not all that was written is there.
+        """
         path = self._path(bucket)
-        raw = path.read_bytes() if path.exists() else b""
+        try:
+            if self._noted is None:
+                self._noted = json.loads((self.folder / SIZES).read_text())
+            size = self._noted[bucket]
+            raw = path.read_bytes() if size else b""
+        except (FileNotFoundError, ValueError) as error:
+            raise gone(path) from error
+        if len(raw) != size:
+            raise gone(path)
         at = 0
         while at < len(raw):
             end = at + 4 + int.from_bytes(raw[at : at + 4], "big")
@@ -64,9 +109,10 @@ class Side:
             at = end + DIGEST_BYTES
 
     def _write(self, at: int) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._path(at).open("ab") as out:
-            out.write(self._pending[at])
+        if not any(self._sizes):  # once: a folder that is made again lacks what was in it
+            self.folder.mkdir(parents=True, exist_ok=True)
+        _append(self._path(at), self._pending[at], self._sizes[at])
+        self._sizes[at] += len(self._pending[at])
         self._pending[at].clear()
 
     def _path(self, bucket: int) -> Path:
@@ -83,7 +129,7 @@ class Keys:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
-        self._pending = bytearray()
+        self._pending, self._size = bytearray(), 0
 
     def add(self, key: str, digest: bytes = b"") -> None:
         """Note a key; ``flush`` at the end."""
@@ -96,15 +142,22 @@ class Keys:
     def flush(self) -> None:
         """Write what is left."""
         if self._pending:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as out:
-                out.write(self._pending)
+            if not self._size:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            _append(self.path, self._pending, self._size)
+            self._size += len(self._pending)
             self._pending.clear()
 
     def pages(self, size: int) -> Iterator[dict[str, bytes]]:
-        """Key -> digest (zeros for "none"), a page at a time."""
+        """Key -> digest (zeros for "none"), a page at a time.
+
+        Raises:
+            StateError: not all that was written is there.
+        """
         if not self.count:
             return
+        if not self.path.exists() or self.path.stat().st_size != self._size:
+            raise gone(self.path)
         page: dict[str, bytes] = {}
         with self.path.open("rb") as source:
             while head := source.read(4):
@@ -115,3 +168,12 @@ class Keys:
                     page = {}
         if page:
             yield page
+
+
+def _append(path: Path, data: bytearray, size: int) -> None:
+    """Write on where the file has so many bytes."""
+    try:
+        with path.open("ab" if size else "wb") as out:
+            out.write(data)
+    except FileNotFoundError as error:
+        raise gone(path) from error

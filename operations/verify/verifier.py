@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, TableChanged
@@ -37,6 +32,7 @@ from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.settle import PAGE, Settler
 from operations.verify.told import reading
+from operations.verify.work_folder import work_folder
 from truth.expected import Expected, Form, digests, expected, needs_spark
 from truth.rows import rows_of, sampled_ids, snapshot
 
@@ -348,19 +344,9 @@ class Verifier:
             frontier = Frontier(build, view, servers, self.progress)
             yield Settler(view, held, frontier, spark, folder, self.on_pause, stays=view.outlives_rows)
 
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
+    def _folder(self) -> AbstractContextManager[Path]:
         """A folder for files that memory would be too small for."""
-        root = state_dir(self.pipeline) / self.pipeline.name
-        root.mkdir(parents=True, exist_ok=True)
-        for left in root.glob(".verify-*-*"):  # of a process that was killed
-            if not psutil.pid_exists(int(left.name.split("-")[1])):
-                shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".verify-{os.getpid()}-", dir=root))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return work_folder(state_dir(self.pipeline) / self.pipeline.name)
 
     def session(self) -> SparkSession:
         """Spark, started when it is first needed; it knows the warehouses if it is to repair them."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from pathlib import Path
 
 from cdc.errors import DiskFull, Fenced, StateError
 from spark.disk.files import write_somehow
-from spark.disk.process import born, is_same
+from spark.disk.process import is_gone, is_me, signature
 
 # How often the holder says that it is alive, and after which silence it may be taken over. A machine at its limits
 # delays a thread by seconds; twenty of them are no delay any more.
@@ -84,7 +82,7 @@ class Lease:
                     fix="stop that process first; or leave this sink to it: `headwater run --sink` runs others",
                 )
             self.token = max(int(time.time()), known.token + 1 if known else 1)
-            self._write(Holder(self.token, os.getpid(), born(os.getpid()), socket.gethostname(), time.time()))
+            self._write(Holder(token=self.token, renewed=time.time(), **signature()))
         self._thread = threading.Thread(target=self._keep, name=f"lease {self.title}", daemon=True)
         self._thread.start()
         return self.token
@@ -97,14 +95,15 @@ class Lease:
     def _held(self, known: Holder) -> bool:
         if known.pid == 0:
             return False
-        if known.host == socket.gethostname() and not is_same(known.pid, known.started):
-            return False  # that process is gone
-        return time.time() - known.renewed < self.expires
+        silence = time.time() - known.renewed
+        gone = is_gone(known.host, known.pid, known.started, silence, self.expires)
+        return silence < self.expires and not gone
 
     def held_by_other(self) -> bool:
         """Whether a process that is alive holds it, and is not this one."""
         known = self.holder()
-        return known is not None and known.pid != os.getpid() and self._held(known)
+        # By its number alone one in another container is this one: there all are number 1.
+        return known is not None and not is_me(known.host, known.pid, known.started) and self._held(known)
 
     def _keep(self) -> None:
         while not self._stop.wait(RENEW_SECONDS):

@@ -3,13 +3,19 @@
 psutil's ``create_time`` is seconds since 1970, made of the moment of boot, which the kernel reckons anew from the
 clock: that steps when a virtual machine is resumed, or at the first answer of a time server, and every process on the
 machine has begun at another time then.
+
+A state folder may be of several machines, or containers, whose processes have the same numbers: what is kept names the
+host as well. From another host nobody sees a process, only when it said something last.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import uuid
 from functools import cache
 from pathlib import Path
+from typing import TypedDict
 
 import psutil
 
@@ -19,6 +25,44 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TICKS, _BOOTS = 2**36, 2**17
 # Seconds since 1970, of an older Headwater or where there is no /proc, may move by so much.
 CLOCK_SECONDS = 2.0
+
+
+class Signature(TypedDict):
+    """What a process leaves of itself in a file: its number, when it began (``born``), and where that counts."""
+
+    host: str
+    pid: int
+    started: float
+
+
+def signature() -> Signature:
+    """This process's."""
+    return Signature(host=socket.gethostname(), pid=os.getpid(), started=born(os.getpid()))
+
+
+def is_here(host: str) -> bool:
+    """Whether this is the host of what was kept; an older Headwater named none, and is taken for one of this host."""
+    return host in ("", socket.gethostname())
+
+
+def is_me(host: str, pid: int, started: float) -> bool:
+    """Whether what was kept is of this very process."""
+    return is_here(host) and pid == os.getpid() and is_same(pid, started)
+
+
+def is_gone(host: str, pid: int, started: float, silence: float, patience: float) -> bool:
+    """Whether a process is no more: on this host by its number and its beginning, on another one by its silence alone.
+
+    Args:
+        host: what was kept; empty if nothing was.
+        pid: likewise.
+        started: likewise; 0 if only the number was.
+        silence: for how long it has said nothing (seconds).
+        patience: after how long one on another host is taken for gone.
+    """
+    if not is_here(host):
+        return silence > patience
+    return not (is_same(pid, started) if started else psutil.pid_exists(pid))
 
 
 def born(pid: int) -> float:

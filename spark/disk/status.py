@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from spark.disk.files import write_somehow
+from spark.disk.process import is_gone
 
 if TYPE_CHECKING:
     from spark.disk.lease import Holder
@@ -46,6 +45,7 @@ class FlowStatus:
         phase_ms: what batches have spent their time on (``spark.disk.batches.PHASES``).
         batch_buckets: how many batches took how long, a number for each of ``BATCH_SECONDS`` and one for the rest.
         got_on: how often a batch that takes long was seen to get on (spark/pulse.py).
+        host, started: which process ``pid`` is (``spark.disk.process.signature``); an older Headwater did not say.
     """
 
     flow: str
@@ -74,6 +74,8 @@ class FlowStatus:
     phase_ms: Mapping[str, int] = field(default_factory=dict)
     batch_buckets: Sequence[int] = ()
     got_on: int = 0
+    host: str = ""
+    started: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Replace the flow's status file."""
@@ -137,16 +139,16 @@ def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
         return "starting"
     if status is None:
         return "never run"
-    if status.state in _ALIVE and (
-        not psutil.pid_exists(status.pid) or time.time() - status.at > _patience(status, holder)
-    ):
-        return "dead"
+    if status.state in _ALIVE:
+        silence, patience = time.time() - status.at, _patience(status, holder)
+        if silence > patience or is_gone(status.host, status.pid, status.started, silence, patience):
+            return "dead"
     return str(status.state)
 
 
 def _patience(status: FlowStatus, holder: Holder | None) -> float:
     """After which silence (seconds) a flow's process hangs."""
-    renewed = holder is not None and holder.pid == status.pid and time.time() - holder.renewed <= STALE_SECONDS
+    renewed = holder is not None and _is_of(status, holder) and time.time() - holder.renewed <= STALE_SECONDS
     # One that is opened anew waits for its turn, and its lease was given back.
     return BUSY_SECONDS if renewed or status.state == "starting" else STALE_SECONDS
 
@@ -155,6 +157,15 @@ def taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:
     """Whether a living process holds the generation that has not said anything of this flow yet."""
     from spark.disk.lease import EXPIRES_SECONDS
 
-    if holder is None or holder.pid == 0 or time.time() - holder.renewed > EXPIRES_SECONDS:
+    if holder is None or holder.pid == 0:
         return False
-    return psutil.pid_exists(holder.pid) and (status is None or status.pid != holder.pid)
+    silence = time.time() - holder.renewed
+    if silence > EXPIRES_SECONDS or is_gone(holder.host, holder.pid, holder.started, silence, EXPIRES_SECONDS):
+        return False
+    return status is None or not _is_of(status, holder)
+
+
+def _is_of(status: FlowStatus, holder: Holder) -> bool:
+    """Whether who holds the generation has said this; an older Headwater has left its number alone."""
+    same_host = status.host in ("", holder.host)
+    return same_host and status.pid == holder.pid and status.started in (0.0, holder.started)

@@ -142,7 +142,7 @@ def test_what_is_kept_is_for_its_owner_alone(files: Files) -> None:
     assert read_accepted(pipeline) == Text("p.yaml", files.text(), 1.0)
     note_running(pipeline, this_process(Text("p.yaml", files.text(), 2.0), building=("cache",)))
     found = read_running(pipeline)
-    assert found is not None and found.alive and found.pid == os.getpid() and found.building == ("cache",)
+    assert found is not None and found.alive(pipeline) and found.pid == os.getpid() and found.building == ("cache",)
     assert file_status(pipeline)["running"] == found.taken.digest
 
 

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -193,7 +194,12 @@ def test_status_says_what_a_process_waits_for(file: Path) -> None:
         while (found := FlowStatus.read(folder)) is None or found.last_error is None:
             assert time.monotonic() < until
             time.sleep(0.02)
-    assert (state_of(found), found.last_error, found.pid) == ("retrying", "Kafka does not answer", os.getpid())
+    assert (state_of(found), found.last_error, found.pid, found.host) == (
+        "retrying",
+        "Kafka does not answer",
+        os.getpid(),
+        socket.gethostname(),
+    )
     assert found.batch_id == 7
 
 

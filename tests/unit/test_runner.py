@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from operations.status.caught_up import Goal
 from spark import runner, told
 from spark.disk import files
 from spark.disk.lease import Holder, Lease
+from spark.disk.process import signature
 from spark.disk.status import BUSY_SECONDS, RESTARTS_KEPT, FlowStatus, state_of
 from spark.flow import Flow, Reading
 from spark.join.query import JoinedQuery
@@ -384,8 +386,14 @@ def test_a_generation_that_a_new_process_holds_is_starting(tmp_path: Path, state
     assert state_of(None, lease.holder()) == "never run"
 
 
+def test_a_flow_names_its_process_so_that_other_hosts_and_later_processes_tell_it(case: Case) -> None:
+    case.step()
+    found = case.read()
+    assert {"host": found.host, "pid": found.pid, "started": found.started} == signature()
+
+
 def test_a_holder_that_is_gone_or_silent_starts_nothing() -> None:
-    held = Holder(1, os.getpid(), 0.0, "h", time.time() - 3600)
+    held = Holder(1, os.getpid(), 0.0, socket.gethostname(), time.time() - 3600)
     nobody = replace(held, pid=2**22 + 1, renewed=time.time())
     states: Sequence[str] = [state_of(said("failed", 7), holder) for holder in (held, nobody, None)]
     assert states == ["failed", "failed", "failed"]

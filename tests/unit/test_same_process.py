@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,6 +24,8 @@ from spark.disk.lease import Holder, Lease
 from spark.disk.process import born, is_same
 
 Step = Callable[[float], None]
+# Of a process of this host no file is asked.
+NO_PIPELINE: Any = None
 
 
 @pytest.fixture
@@ -63,7 +66,7 @@ def test_a_living_holder_is_not_taken_over_once_the_clock_was_stepped(tmp_path: 
 def test_a_run_and_a_job_are_alive_once_the_clock_was_stepped(step: Step) -> None:
     running, job = this_process(Text("p.yaml", "", 1.0)), Job("1", "pause", "search")
     step(-86400.0)
-    assert running.alive
+    assert running.alive(NO_PIPELINE)
     assert is_same(job.pid, job.started)
 
 
@@ -74,7 +77,7 @@ def test_notes_of_an_older_headwater_are_understood(tmp_path: Path) -> None:
     assert lease.busy()
     lease._write(Holder(7, os.getpid(), began - 60.0, os.uname().nodename, time.time()))
     assert not lease.busy()
-    assert Running(Text("p.yaml", "", 1.0), os.getpid(), began).alive
+    assert Running(Text("p.yaml", "", 1.0), os.getpid(), began).alive(NO_PIPELINE)
     assert not is_same(os.getpid(), 0.0)
 
 

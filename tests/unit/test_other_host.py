@@ -1,0 +1,170 @@
+"""A state folder of several machines, or containers: whose process it is, is seen by more than its number."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.errors import StateError
+from cdc.polling import poll
+from operations.jobs import jobs as module
+from operations.jobs.job import Job
+from operations.jobs.jobs import Jobs
+from operations.loss_note import LossNote
+from spark.disk.lease import Holder, Lease
+from spark.disk.process import signature
+from spark.disk.status import BUSY_SECONDS, FlowStatus, state_of
+from tests.unit.test_file_edits import Files
+
+# No process of this machine has it.
+NOBODY = 2**22 + 1
+ELSEWHERE: dict[str, Any] = {"host": "elsewhere", "pid": NOBODY, "started": 7.0}
+# In another container a process has our number, and may have begun at the same tick as ours.
+NAMESAKE: dict[str, Any] = {**signature(), "host": "elsewhere"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    made = Files(tmp_path)
+    made.path.write_text(made.text())
+    return made
+
+
+def said(state: str = "running", ago: float = 0.0, **who: Any) -> FlowStatus:
+    at = time.time() - ago
+    status = FlowStatus("s/main", state, os.getpid(), 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [], at)
+    return replace(status, **who)
+
+
+def held(ago: float = 0.0, **who: Any) -> Holder:
+    return Holder(token=1, renewed=time.time() - ago, **who)
+
+
+# -- flows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", [ELSEWHERE, NAMESAKE])
+def test_a_flow_on_another_host_is_alive_for_as_long_as_it_says_so(who: dict[str, Any]) -> None:
+    assert state_of(said(**who)) == "running"
+    assert state_of(said(ago=60, **who)) == "dead"
+    assert state_of(said(ago=60, **who), held(**who)) == "running"  # it opens other flows
+    assert state_of(said(ago=BUSY_SECONDS + 5, **who), held(**who)) == "dead"
+
+
+def test_a_flow_of_an_older_headwater_is_of_this_host() -> None:
+    assert state_of(said()) == "running" and state_of(said(pid=NOBODY)) == "dead"
+    assert state_of(said("failed"), held(**signature())) == "failed"
+
+
+def test_a_later_process_with_a_flow_s_number_does_not_keep_it_alive() -> None:
+    mine: dict[str, Any] = {**signature()}
+    assert state_of(said(**mine)) == "running"
+    assert state_of(said(**{**mine, "started": mine["started"] - 1})) == "dead"
+
+
+def test_a_generation_that_is_held_on_another_host_is_starting_whatever_the_number_has_said_here() -> None:
+    assert state_of(said("failed", **signature()), held(**NAMESAKE)) == "starting"
+    assert state_of(None, held(**ELSEWHERE)) == "starting"
+    assert state_of(said("failed", **NAMESAKE), held(**NAMESAKE)) == "failed"
+    assert state_of(None, held(60, **ELSEWHERE)) == "never run"
+
+
+def test_a_lease_that_a_namesake_on_another_host_renews_is_another_s(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "sink a")
+    lease._write(held(**NAMESAKE))
+    assert lease.held_by_other()
+    with pytest.raises(StateError, match=f"already run by process {os.getpid()} on elsewhere"):
+        lease.take()
+    lease._write(held(60, **NAMESAKE))
+    assert not lease.held_by_other()
+    lease.take()
+    try:
+        assert not lease.held_by_other() and not Lease(tmp_path, "sink a").held_by_other()
+    finally:
+        lease.release()
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_mended_on_another_host_is_told_for_as_long_as_it_is_written_anew(tmp_path: Path) -> None:
+    note, path = LossNote(tmp_path), tmp_path / "loss.json"
+    note.write(time.time() - 9, 1, "rebuild", "1 of 2", None)
+    here = json.loads(path.read_text())
+    shown = note.read()
+    assert shown is not None and set(shown) == {"since", "attempt", "doing", "progress", "error", "seconds"}
+    for changed, there in (
+        (ELSEWHERE, True),
+        (ELSEWHERE | {"at": time.time() - BUSY_SECONDS - 5}, False),
+        ({"pid": NOBODY}, False),
+        ({"started": here["started"] - 1}, False),
+    ):
+        path.write_text(json.dumps(here | changed))
+        assert (note.read() is not None) == there, changed
+    for name in ("host", "started", "at"):  # as an older Headwater writes it
+        del here[name]
+    for pid, there in ((os.getpid(), True), (NOBODY, False)):
+        path.write_text(json.dumps(here | {"pid": pid}))
+        assert (note.read() is not None) == there
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
+    pipeline = files.load()
+    made = Jobs(lambda: pipeline)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("who", [ELSEWHERE, NAMESAKE])
+def test_a_job_of_a_server_on_another_host_is_running_until_that_renews_it_no_more(
+    jobs: Jobs, files: Files, monkeypatch: pytest.MonkeyPatch, who: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(module, "work", lambda *_: {})
+    jobs._write(replace(Job("0000000000001-aaaaaa", "promote", "cache"), **who))
+    assert [job.state for job in jobs.newest()] == ["running"]
+    with pytest.raises(StateError, match="promote is under way"):
+        jobs.begin("pause", "cache")
+    long_ago = time.time() - 60
+    os.utime(files.folder / "p" / ".jobs" / "0000000000001-aaaaaa.json", (long_ago, long_ago))
+    assert [job.state for job in jobs.newest()] == ["cut"]
+    assert jobs.wait(jobs.begin("pause", "cache"), 30).state == "done"
+
+
+def test_a_job_that_says_nothing_is_renewed_for_servers_on_other_hosts(
+    jobs: Jobs, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[float]()
+
+    def work(job: Job, *_: Any) -> dict[str, Any]:
+        path = files.folder / "p" / ".jobs" / f"{job.id}.json"
+        os.utime(path, (1.0, 1.0))
+        seen.append(poll(lambda: path.stat().st_mtime, lambda at: at > 1.0, 10, 0.02))
+        return {}
+
+    monkeypatch.setattr(module, "work", work)
+    assert jobs.wait(jobs.begin("rebuild", "cache"), 30).state == "done"
+    assert time.time() - seen[0] < 60
+
+
+def test_a_job_of_an_older_headwater_is_of_this_host_and_none_shows_its_process(jobs: Jobs, files: Files) -> None:
+    job = Job("0000000000001-aaaaaa", "promote", "cache", pid=NOBODY)
+    assert job.host == socket.gethostname() and not {"host", "pid", "started"} & job.to_dict().keys()
+    folder = files.folder / "p" / ".jobs"
+    folder.mkdir(parents=True)
+    raw = asdict(job)
+    del raw["host"]
+    (folder / f"{job.id}.json").write_text(json.dumps(raw))
+    assert [job.state for job in jobs.newest()] == ["cut"]

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError, SourceError
+from cdc.pipeline.models import Policy
 from cdc.resolve.names import near
 from cdc.types import lossy, unsupported
 from connectors.postgres import Connection, explained
@@ -18,6 +19,7 @@ from connectors.preflight.model import Finding, Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.role import SERVICE_ROLES
 from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings, spellings
+from connectors.preflight.toast import identity_findings
 from connectors.tables.catalogue import read_catalogue
 from connectors.tables.facts import TableFacts, read_facts, read_written
 from connectors.tables.foreign_keys import ForeignKey, Sizes, read_foreign_keys, read_sizes
@@ -127,10 +129,7 @@ def survey(connection: Connection, patterns: Sequence[str], own_schema: str) -> 
     catalogue, facts = _read(connection, plain)
     tables, notes = dict[str, Table](), list[LeftOut]()
     for name in plain:
-        findings = [
-            *kind_findings(facts[name], connection.info.server_version),
-            *key_findings(catalogue.tables[name], facts[name]),
-        ]
+        findings = said_of(catalogue.tables[name], facts[name], connection.info.server_version)
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         broken = _left_out(name, errors[0]) if errors else _unsupported_key(catalogue.tables[name])
         if broken is not None:
@@ -158,6 +157,17 @@ def survey(connection: Connection, patterns: Sequence[str], own_schema: str) -> 
             schema for schema in _schemas(patterns) if set(_tables_of(schema, every)) == set(_tables_of(schema, tables))
         ),
     )
+
+
+def said_of(table: Table, fact: TableFacts, server_version: int) -> list[Finding]:
+    """What ``headwater check`` would say of a table by itself, in a pipeline whose file sets no policy. Pure.
+
+    Args:
+        table, fact: the table.
+        server_version: as libpq tells it, 180001.
+    """
+    identity = identity_findings(fact, Policy().toast)
+    return [*kind_findings(fact, server_version), *key_findings(table, fact), *identity]
 
 
 def _chosen(kinds: Collection[str], patterns: Sequence[str]) -> list[str]:

@@ -8,8 +8,8 @@ part of every key in the store.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from cdc.catalogue import Table
 from cdc.join.expressions import mentions
@@ -17,6 +17,10 @@ from cdc.join.tree import Aggregate, Node, Order
 
 # What versions are arranged by: no column has an empty name.
 SINCE = ""
+# How a row store has the first of many children, which stays as it was when it was filled: as a layout says; by
+# ``Ordered.former``, if columns that are the same for all of them were not passed over then; or not at all, if it was
+# filled before there was any of this.
+Arranged = Literal["now", "former", "none"]
 # The number of what is found by an arrangement alone.
 NO_INDEX = -1
 
@@ -62,19 +66,21 @@ class Ordered:
     """Rows of a table by what they refer to, arranged as a view shows the first of them.
 
     So that the first fifty of a million are found by looking at fifty. Arranged by the first column that they are
-    sorted by, as far as a double tells its values apart (``cdc.join.ordering.rank``).
+    sorted by and that tells them apart, as far as a double does (``cdc.join.ordering.rank``).
 
     Attributes:
         number: of the arrangement.
         path: names from the root to the node whose rows they are.
         index: of the same rows by the same columns.
-        order: the first column that they are sorted by.
+        order: the first column that they are sorted by and that is not the same for all that name one row.
+        former: the first column that they are sorted by, of children of which only some are shown.
     """
 
     number: int
     path: tuple[str, ...]
     index: Index
     order: Order
+    former: Order | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +189,7 @@ class Layout:
             )
         indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
         ordered = tuple(
-            Ordered(number, path, indexes[node.table.qualified, node.rights], _first(node))
+            Ordered(number, path, indexes[node.table.qualified, node.rights], *_first(node))
             for number, (path, node) in enumerate(limited)
         )
         return cls(tables, indexes, groups, ordered, *_dated(dated, len(ordered)))
@@ -202,6 +208,17 @@ class Layout:
             "groups": [[group.number, group.table, list(group.foreign_key)] for group in self.groups],
             "ordered": [[one.number, one.index.table, [*one.index.columns, one.order.column]] for one in self.ordered],
         }
+
+    def over(self, arranged: Arranged) -> Layout:
+        """This layout over a row store that may have been filled by an older version.
+
+        Args:
+            arranged: how it has the first of many children.
+        """
+        if arranged == "now":
+            return self
+        former = tuple(replace(one, order=one.former or one.order) for one in self.ordered)
+        return replace(self, ordered=former if arranged == "former" else ())
 
     def arranged(self, path: tuple[str, ...]) -> Ordered | None:
         """The arrangement of a node's rows; None where all of them are shown."""
@@ -250,9 +267,14 @@ def _named(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
     return (nested.table, nested.rights) if nested.kind == "ref" else (above.table, nested.lefts)
 
 
-def _first(node: Node) -> Order:
-    """What a node's rows are sorted by first."""
-    return node.order_by[0] if node.order_by else Order(node.table.primary_key[0])
+def _first(node: Node) -> tuple[Order, Order]:
+    """By what a node's rows are arranged, and what they are sorted by first.
+
+    A column by which they hang on the row above is the same for all of them: arranged by it, all would share one place
+    and be read. What is after it sorts them as well.
+    """
+    sorts = [*node.order_by, *map(Order, node.table.primary_key)]
+    return next((order for order in sorts if order.column not in node.rights), sorts[0]), sorts[0]
 
 
 def _dated(

@@ -24,8 +24,11 @@ from cdc.pipeline.sinks import IcebergSink, RedisSink
 from cdc.pipeline.source import Connect, Registry, Source
 from cdc.pipeline.views import View
 
-# Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways.
-ICEBERG_COLUMNS = frozenset(("_pos", "_file", "_partition", "_deleted", "_spec_id"))
+# Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways. The last two are those of format 3,
+# to which a table may be raised.
+ICEBERG_COLUMNS = frozenset(
+    ("_pos", "_file", "_partition", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number")
+)
 # A search server's metadata fields: a document that has one is rejected.
 SEARCH_FIELDS = frozenset(
     ("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_field_names", "_ignored", "_tier", "_nested_path")

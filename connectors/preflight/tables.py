@@ -18,6 +18,8 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
 OTHER_KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table"}
 # Debezium replaces every other character of a topic's name by an underscore: two tables could share a topic.
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+# Partitions that a finding names: a table may have thousands.
+NAMED = 5
 
 
 def run(site: Site) -> Iterator[Finding]:
@@ -67,6 +69,7 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         yield Finding(
             Level.ERROR, fact.name, message, f"ALTER TABLE {sql_table(fact.name)} SET LOGGED, or leave it out"
         )
+    yield from _partitions_not_logged(fact)
     if fact.is_partition:
         message = f"{fact.name} is a partition of {fact.parent}: its changes are sent under its root's name"
         yield Finding(Level.ERROR, fact.name, message, f"name {fact.parent} in source.tables instead")
@@ -102,6 +105,27 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING, fact.name, message, "ALTER ROLE … BYPASSRLS, or a policy that shows the role every row"
         )
+
+
+def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
+    """The partitions of a table whose changes nobody would be told of."""
+    out = f"leave {fact.name} out"
+    if fact.unlogged:
+        message = f"changes in partitions of {fact.name} are not in the log: {_some(fact.unlogged)} (unlogged)"
+        logged = "; ".join(f"ALTER TABLE {sql_table(name)} SET LOGGED" for name in fact.unlogged[:NAMED])
+        more = "; and so on" if len(fact.unlogged) > NAMED else ""
+        again = f"if {fact.name} is captured already, then `headwater resnapshot FILE {fact.name}`"
+        fix = f"{logged}{more}, and {again}; or {out}"
+        yield Finding(Level.ERROR, fact.name, message, fix)
+    if fact.foreign:
+        message = f"changes in partitions of {fact.name} are not in the log: {_some(fact.foreign)} (foreign tables)"
+        fix = f"put their rows into tables of this database; or ALTER TABLE … DETACH PARTITION …; or {out}"
+        yield Finding(Level.ERROR, fact.name, message, fix)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def spellings(names: Iterable[str]) -> dict[str, list[str]]:

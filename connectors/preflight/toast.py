@@ -19,19 +19,9 @@ def run(site: Site) -> Iterator[Finding]:
     for name, fact in site.facts.items():
         if is_outbox(site.pipeline, name):
             continue  # an event is written once, and never updated
-        if fact.virtual and (fact.replica_identity == "f" or (policy == "full" and fact.toasted)):
-            message = (
-                f"{name} has a virtual generated column: with REPLICA IDENTITY FULL Postgres would refuse its updates"
-            )
-            fix = "make the column STORED, or drop it; or set policy.toast: reselect and REPLICA IDENTITY DEFAULT"
-            yield Finding(Level.ERROR, name, message, fix)
-            continue
-        keyless = not fact.has_primary_key and not fact.unique_keys  # the check of keys says what to do
-        if keyless or not fact.not_full or not fact.toasted:
-            continue
-        if policy == "full" and not can_be_full(fact):
-            message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"
-            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY …")
+        refused = list(identity_findings(fact, policy))
+        yield from refused
+        if refused or _keyless(fact) or not fact.not_full or not fact.toasted:
             continue
         columns = site.catalogue.tables[name].columns
         large = [column.name for column in columns if may_be_large(column)]
@@ -39,6 +29,27 @@ def run(site: Site) -> Iterator[Finding]:
         affected.append(Large(fact, large, blind))
     if affected:
         yield from _said(policy, affected)
+
+
+def identity_findings(fact: TableFacts, policy: str) -> Iterator[Finding]:
+    """What keeps a table from the replica identity that a policy asks for.
+
+    Args:
+        fact: the table's.
+        policy: ``policy.toast``.
+    """
+    name = fact.name
+    if fact.virtual and (fact.replica_identity == "f" or (policy == "full" and fact.toasted)):
+        message = f"{name} has a virtual generated column: with REPLICA IDENTITY FULL Postgres would refuse its updates"
+        fix = "make the column STORED, or drop it; or set policy.toast: reselect and REPLICA IDENTITY DEFAULT"
+        yield Finding(Level.ERROR, name, message, fix)
+    elif policy == "full" and fact.toasted and fact.not_full and not _keyless(fact) and not can_be_full(fact):
+        message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY …")
+
+
+def _keyless(fact: TableFacts) -> bool:
+    return not fact.has_primary_key and not fact.unique_keys  # the check of keys says what to do
 
 
 @dataclass(frozen=True)

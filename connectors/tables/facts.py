@@ -38,7 +38,13 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped), '{}'),
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}')
+                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
+                 JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'r' AND pc.relpersistence = 'u'), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
+                 JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'f'), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
 """)
@@ -78,6 +84,8 @@ class TableFacts:
         partial: those of them without REPLICA IDENTITY FULL.
         stored: those of ``generated`` whose values are kept.
         columns: all of its columns, generated ones too, in its order.
+        unlogged: those of ``partitions`` whose changes are not in the log.
+        foreign: those of ``partitions`` whose rows are on another server.
     """
 
     name: str
@@ -99,11 +107,17 @@ class TableFacts:
     partial: tuple[str, ...]
     stored: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    unlogged: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
-        """Itself and its partitions, as far as they do not log whole old rows; a new partition does not."""
-        return [*([self.name] if self.replica_identity != "f" else []), *self.partial]
+        """Itself and its partitions, as far as they do not log whole old rows; a new partition does not.
+
+        Not foreign ones: they log nothing, and Postgres refuses to give them a replica identity.
+        """
+        logging = [name for name in self.partial if name not in self.foreign]
+        return [*([self.name] if self.replica_identity != "f" else []), *logging]
 
 
 def read_facts(connection: Connection, tables: Iterable[str], reader: str | None = None) -> dict[str, TableFacts]:
@@ -119,11 +133,14 @@ def read_facts(connection: Connection, tables: Iterable[str], reader: str | None
     """
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique, parts, partial, stored, columns in connection.execute(
+        for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign in connection.execute(
             FACTS, {"tables": sorted(tables), "reader": reader}
         ):
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
-            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns)])
+            unsent = (tuple(sorted(unlogged)), tuple(sorted(foreign)))
+            fact = TableFacts(
+                *[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns), *unsent]
+            )
             out[fact.name] = fact
         return out
 

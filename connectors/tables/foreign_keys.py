@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from connectors.postgres import Connection, explained
 from connectors.tables.partitions import estimated_rows
 
-# Of a partitioned table the constraint itself, not the copies of it that its partitions have.
+# Of a partitioned table the constraint itself, not the copies of it that its partitions have. Before Postgres 18 there
+# is no conperiod: read as JSON it is missing then, and no error.
 FOREIGN_KEYS = """
 SELECT n.nspname || '.' || c.relname, fn.nspname || '.' || fc.relname,
        (SELECT array_agg(a.attname::text ORDER BY k.nth) FROM unnest(con.conkey) WITH ORDINALITY AS k(number, nth)
         JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k.number),
        (SELECT array_agg(a.attname::text ORDER BY k.nth) FROM unnest(con.confkey) WITH ORDINALITY AS k(number, nth)
-        JOIN pg_attribute a ON a.attrelid = con.confrelid AND a.attnum = k.number)
+        JOIN pg_attribute a ON a.attrelid = con.confrelid AND a.attnum = k.number),
+       coalesce(to_jsonb(con) ->> 'conperiod' = 'true', false)
 FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_class fc ON fc.oid = con.confrelid JOIN pg_namespace fn ON fn.oid = fc.relnamespace
@@ -38,12 +40,15 @@ class ForeignKey:
         target: ``schema.table`` that is pointed at.
         columns: of ``table``, in the constraint's order.
         keys: of ``target``, to which these are equal.
+        period: the last of ``columns`` is a range that ranges of the last of ``keys`` cover, and not equal to one
+            (``FOREIGN KEY (…, PERIOD …)``, Postgres 18 and later).
     """
 
     table: str
     target: str
     columns: tuple[str, ...]
     keys: tuple[str, ...]
+    period: bool = False
 
     @property
     def forward(self) -> dict[str, str]:
@@ -90,7 +95,7 @@ def read_foreign_keys(connection: Connection, tables: Collection[str]) -> list[F
     with explained("reading the foreign keys"):
         found = connection.execute(FOREIGN_KEYS, [sorted(tables)]).fetchall()
     # Two constraints may say the same.
-    return list(dict.fromkeys(ForeignKey(str(a), str(b), tuple(columns), tuple(keys)) for a, b, columns, keys in found))
+    return list(dict.fromkeys(ForeignKey(str(a), str(b), tuple(c), tuple(k), bool(over)) for a, b, c, k, over in found))
 
 
 def read_sizes(connection: Connection, tables: Collection[str]) -> Sizes:

@@ -238,7 +238,7 @@ def joiner_of(work: Repair) -> Joiner:
     settings = row_store_settings(work.build.pipeline, work.build.generation, work.view.name)
     store = open_store(replace(work.flow.spec, row_store=settings))
     known = health.known(work.flow)
-    return Joiner(work.view, store, epoch=known.epoch, arranged=health.arranged(work.flow))
+    return Joiner(work.view, store, epoch=known.epoch, arranged=health.arranged(work.view.layout, work.flow))
 
 
 def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:

@@ -10,12 +10,12 @@ The search over interleavings and crashes that shows it is tests/property/test_j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from cdc.join.document import Part
 from cdc.join.incoming import Incoming
+from cdc.join.layout import Arranged
 from cdc.join.view import JoinedView
 from cdc.records.position import pack
 from sinks.rowstore import key_names
@@ -77,12 +77,12 @@ class Joiner:
         defer_above: int = FAN_OUT,
         *,
         filling: bool = False,
-        arranged: bool = True,
+        arranged: Arranged = "now",
     ) -> None:
         self.view, self.store = view, store
         self.piece = PIECE
         self._ahead = pack(epoch, 0)
-        layout = view.layout if arranged else replace(view.layout, ordered=())
+        layout = view.layout.over(arranged)
         self.maintainer = Maintainer(layout, store, 2 * epoch + (not filling or view.tree.once))
         self.climber = Climber(view.tree, view.layout, store, defer_above)
         self.assembler = Assembler(view.tree, layout, store, remember=filling, said=view.row_sql)

@@ -129,7 +129,7 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     if value is None:
         return Explained(version, unknown=unknown, waiting=store.waiting())
     # By the indexes: arrangements (``cdc.join.layout.Ordered``) have only stores of since there are any.
-    assembler = Assembler(view.tree, replace(view.layout, ordered=()), store)
+    assembler = Assembler(view.tree, view.layout.over("none"), store)
     part = assembler.read([root]).get(root)
     walk = _Walk(view, store)
     walk.ask(view.name, view.table.qualified, root, "shown" if part is not None else "missing")

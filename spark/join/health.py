@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
-from cdc.join.layout import Layout
+from cdc.join.layout import Arranged, Layout
 from sinks.rowstore.contract import RowStore
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, planned, rewind
@@ -121,11 +121,21 @@ def _check_loss(flow: Flow, server: str, lag_seconds: float) -> None:
         )
 
 
-def arranged(flow: Flow) -> bool:
-    """Whether the first of many children lie in their order in the flow's row store: not if it was filled before that
-    was kept."""
+def arranged(layout: Layout, flow: Flow) -> Arranged:
+    """How the flow's row store has the first of many children: as the version did that filled it.
+
+    Args:
+        layout: of the flow's view.
+        flow: one whose layout was remembered (``check_layout``), or is new.
+    """
     path = flow.folder / "layout.json"
-    return not path.exists() or "ordered" in json.loads(path.read_text())
+    if not path.exists():
+        return "now"
+    held = json.loads(path.read_text())
+    if "ordered" not in held:
+        return "none"
+    now, former = layout.description()["ordered"], layout.over("former").description()["ordered"]
+    return "former" if now != former and former in (held["ordered"], layout.renamed(held)["ordered"]) else "now"
 
 
 def check_layout(layout: Layout, flow: Flow) -> None:
@@ -134,8 +144,9 @@ def check_layout(layout: Layout, flow: Flow) -> None:
     Raises:
         StateError: the view stores other columns than before: a table of which it takes all has gained one (terminal).
     """
-    described = layout.description()
-    if not arranged(flow):
+    how = arranged(layout, flow)
+    described = layout.over(how).description()
+    if how == "none":
         described.pop("ordered")
     path, text = flow.folder / "layout.json", json.dumps(described)
     if not path.exists():

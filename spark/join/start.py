@@ -47,14 +47,15 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
         sink.setup()
         if not live:
             prepare(flow, sink, store, there=there)
-        health.check_layout(view_of(flow.spec).layout, flow)
+        layout = view_of(flow.spec).layout
+        health.check_layout(layout, flow)
         epoch = take_over(store, flow) if live else 0
         if committed_offsets(flow.checkpoint)[0] < batch:
             check_log(flow)  # what it reads once more may be older than the log remembers deletes
     finally:
         sink.close()
         store.close()
-    spec = replace(flow.spec, version_epoch=epoch, arranged=health.arranged(flow))
+    spec = replace(flow.spec, version_epoch=epoch, arranged=health.arranged(layout, flow))
     flow = replace(flow, spec=spec)
     if table is not None:
         table.follow(flow)

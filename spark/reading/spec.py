@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from cdc.catalogue import Table
+from cdc.join.layout import Arranged
 from cdc.log.registry import encoding_of
 from cdc.records.debezium_json import Decoder, Fit
 from cdc.records.events import EventDecoder
@@ -32,8 +33,8 @@ class FlowSpec:
         snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/records/debezium_json.py).
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
-        arranged: whether the row store has the first of many children by their order: one of before there was that
-            has none of it, until its generation is made anew.
+        arranged: how the row store has the first of many children by their order: one of an older version stays as
+            it is until its generation is made anew (``spark.join.health.arranged``).
         batches_before: slices of the fill: micro-batches are counted on from there.
         away_seconds: see ``sinks.awake``; 0 where workers live and die with this process.
         compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
@@ -54,7 +55,7 @@ class FlowSpec:
     events: frozenset[str] = frozenset()
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
-    arranged: bool = True
+    arranged: Arranged = "now"
     batches_before: int = 0
     away_seconds: float = 0.0
     compaction_lag_seconds: float = 0.0

@@ -111,6 +111,14 @@ def test_brokers_and_worker_that_are_away(source: SourceDatabase) -> None:
             "name public.p in source.tables instead",
         ),
         (
+            [
+                "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+                "CREATE UNLOGGED TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)",
+            ],
+            "public.p",
+            "are not in the log: public.p1 (unlogged)",
+        ),
+        (
             ["CREATE TABLE base (id int PRIMARY KEY)", "CREATE TABLE sub () INHERITS (base)"],
             "public.base",
             "part of an inheritance tree",

@@ -1,11 +1,12 @@
-"""About how many rows a table has, by the server's statistics."""
+"""What Postgres tells of tables: about how many rows they have, with partitions of every kind; their foreign keys."""
 
 from __future__ import annotations
 
 import pytest
 
 from connectors import progress
-from connectors.tables.foreign_keys import read_sizes
+from connectors.tables.facts import read_facts
+from connectors.tables.foreign_keys import read_foreign_keys, read_sizes
 from tests.support.source import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
@@ -44,3 +45,40 @@ def test_a_snapshot_counts_only_what_is_small_with_its_partitions(
         connection.execute("ANALYZE part21")  # 401 rows, and the other has less than would be counted
         assert progress.total_rows(connection, "public.part") == 401
         assert progress.total_rows(connection, "public.none") is None
+
+
+def test_partitions_that_log_nothing_are_told_of_at_every_depth(source: SourceDatabase) -> None:
+    """Only a superuser makes a foreign server; and a table with a foreign partition has no key."""
+    with source.connect("superuser") as connection, connection.transaction(force_rollback=True):
+        for statement in (
+            "CREATE TABLE of_kinds (id int NOT NULL, body text) PARTITION BY RANGE (id)",
+            "CREATE UNLOGGED TABLE kind1 PARTITION OF of_kinds FOR VALUES FROM (0) TO (9)",
+            "CREATE TABLE kind2 PARTITION OF of_kinds FOR VALUES FROM (10) TO (19)",
+            "CREATE TABLE kind3 PARTITION OF of_kinds FOR VALUES FROM (20) TO (99) PARTITION BY RANGE (id)",
+            "CREATE UNLOGGED TABLE kind31 PARTITION OF kind3 FOR VALUES FROM (20) TO (29)",
+            "CREATE FOREIGN DATA WRAPPER elsewhere",
+            "CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere",
+            "CREATE FOREIGN TABLE kind32 PARTITION OF kind3 FOR VALUES FROM (30) TO (39) SERVER elsewhere",
+        ):
+            connection.execute(statement)
+        fact = read_facts(connection, ["public.of_kinds"])["public.of_kinds"]
+    assert fact.unlogged == ("public.kind1", "public.kind31") and fact.foreign == ("public.kind32",)
+    assert fact.not_full == [f"public.{name}" for name in ("of_kinds", "kind1", "kind2", "kind3", "kind31")]
+
+
+def test_a_foreign_key_over_periods_is_told_apart(source: SourceDatabase) -> None:
+    with source.connect() as connection:
+        new = connection.info.server_version >= 180000
+        source.execute(
+            "CREATE TABLE owners (id int PRIMARY KEY)",
+            "CREATE TABLE owned (id int PRIMARY KEY, owner int REFERENCES owners)",
+        )
+        if new:
+            source.execute(
+                # Of a key of numbers it would need the extension btree_gist.
+                "CREATE TABLE held (ids int4range, at daterange, PRIMARY KEY (ids, at WITHOUT OVERLAPS))",
+                "CREATE TABLE within (id int PRIMARY KEY, ids int4range, at daterange,"
+                " FOREIGN KEY (ids, PERIOD at) REFERENCES held (ids, PERIOD at))",
+            )
+        found = read_foreign_keys(connection, ["public.owned", *["public.within"] * new])
+    assert [(key.table, key.period) for key in found] == [("public.owned", False), *[("public.within", True)] * new]

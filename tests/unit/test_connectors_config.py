@@ -24,7 +24,9 @@ from connectors.preflight import toast
 from connectors.preflight.model import Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
+from connectors.survey import said_of
 from connectors.tables.facts import TableFacts
+from connectors.tables.foreign_keys import read_foreign_keys
 from connectors.timeline_gate import gate
 
 SECRET = "hunter2-hunter2"
@@ -231,6 +233,50 @@ def test_a_stored_generated_column_is_warned_of_since_postgres_18() -> None:
     [message] = said(180000, stored=("total",))
     assert "stored generated column (total)" in message and "dbz#2020" in message
     assert said(170005, stored=("total",)) == [] and said(180000, virtual=True) == []
+
+
+def test_partitions_that_are_not_in_the_log_are_refused_by_name() -> None:
+    def said(**about: tuple[str, ...]) -> list[tuple[Level, str, str]]:
+        return [(f.level, f.message, f.fix) for f in kind_findings(fact(kind="p", **about), 180000)]
+
+    assert said() == []
+    [(level, message, fix)] = said(unlogged=("s.t1", "s.Odd"))
+    assert level is Level.ERROR
+    assert message == "changes in partitions of s.t are not in the log: s.t1, s.Odd (unlogged)"
+    assert fix.startswith('ALTER TABLE s.t1 SET LOGGED; ALTER TABLE s."Odd" SET LOGGED, and if s.t is captured already')
+    assert "`headwater resnapshot FILE s.t`" in fix and fix.endswith("; or leave s.t out")
+    [(level, message, fix)] = said(foreign=tuple(f"s.t{number}" for number in range(1, 1009)))
+    assert level is Level.ERROR and "DETACH PARTITION" in fix
+    assert message.endswith("not in the log: s.t1, s.t2, s.t3, s.t4, s.t5 and 1,003 more (foreign tables)")
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({"virtual": True}, "virtual generated column"),
+        ({"virtual": True, "replica_identity": "f", "toasted": False}, "virtual generated column"),
+        ({"has_primary_key": False, "unique_keys": 2}, "several unique indexes"),
+        ({"unlogged": ("s.t1",)}, "partitions of s.t are not in the log"),
+    ],
+)
+def test_init_leaves_out_what_check_would_refuse(about: dict[str, Any], message: str) -> None:
+    """`init` wrote such tables into a file of which its own `check` and `apply` said that they can't be captured."""
+    table = Table("s", "t", (Column("a", "integer", "int4"),), ("a",))
+    [refused] = [one for one in said_of(table, fact(**about), 180000) if one.level is Level.ERROR]
+    assert message in refused.message and refused.fix
+    assert said_of(table, fact(), 180000) == said_of(table, fact(virtual=True, toasted=False), 180000) == []
+
+
+def test_a_foreign_key_over_periods_is_told_apart() -> None:
+    """Postgres 18: the rows that it names cover its own, they are not equal. One of before 18 has no such thing."""
+    rows = [
+        ("s.a", "s.b", ["id", "at"], ["id", "at"], True),
+        ("s.a", "s.c", ["c"], ["id"], False),
+        ("s.a", "s.c", ["c"], ["id"], False),
+    ]
+    connection = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: rows))
+    found = read_foreign_keys(connection, ["s.a"])  # type: ignore[arg-type]
+    assert [(key.target, key.period) for key in found] == [("s.b", True), ("s.c", False)]
 
 
 def test_generated_columns_are_excluded() -> None:

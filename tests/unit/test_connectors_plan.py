@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -255,6 +256,13 @@ def test_full_replica_identity_only_where_values_may_be_stored_out_of_line() -> 
     assert plan_replica_identity([fact(virtual=True)], "full") == []
     assert plan_replica_identity([fact(has_primary_key=False, unique_keys=2)], "full") == []
     assert plan_replica_identity([fact()], "reselect") == []
+
+
+def test_a_foreign_partition_is_given_no_replica_identity() -> None:
+    """Postgres refuses that, each time."""
+    parts = fact(partial=("s.t1", "s.t2"), foreign=("s.t2",))
+    assert parts.not_full == ["s.t", "s.t1"]
+    assert plan_replica_identity([replace(parts, replica_identity="f", partial=("s.t2",))], "full") == []
 
 
 def test_a_failed_action_tells_how_far_it_got() -> None:

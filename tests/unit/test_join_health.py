@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import NewerFormat, SinkUnavailable, StateError
 from cdc.join.layout import Layout
-from cdc.join.tree import Node
+from cdc.join.tree import Node, Order
 from sinks.rowstore.memory import MemoryStore
 from sinks.rowstore.memory_nodes import Servers
 from spark.disk.checkpoint import committed_offsets, planned, trim
@@ -285,3 +286,55 @@ def test_fault_25_rows_that_were_stored_with_other_columns_are_not_read_as_these
         health.check_layout(_layout("id", "a", "b"), flow)
     assert "stores other columns now of public.t" in str(caught.value)
     assert "headwater rebuild FILE search --auto" in str(caught.value)
+
+
+def _limited(*names: str, limit: int | None = 1) -> Layout:
+    """Of orders with the first of their lines; both columns of these may be called otherwise than they were."""
+    was = ("order_id", "line")
+    key = names or was
+    lines = Table("public", "lines", tuple(Column(name, "integer", "int4") for name in key), key)
+    if names:
+        lines = replace(lines, renamed=tuple(zip(was, names, strict=True)))
+    orders = Table("public", "orders", (Column("id", "integer", "int4"),), ("id",))
+    kid = Node("lines", "child", lines, (("id", key[0]),), ((key[1], "line"),), limit=limit)
+    return Layout.of(Node("v", "root", orders, columns=(("id", "id"),), children=(kid,)))
+
+
+def test_a_row_store_of_before_shared_columns_were_passed_over_goes_on_by_what_it_was_filled_by(flow: Flow) -> None:
+    layout, file = _limited(), flow.folder / "layout.json"
+    before = layout.over("former").description()
+    assert before["ordered"] == [[0, "public.lines", ["order_id", "order_id"]]]
+    for names in (("order_id", "line"), ("of_order", "place"), ("line", "order_id")):  # the last have swapped names
+        file.write_text(json.dumps(before))
+        now = _limited(*names)
+        for _ in range(2):
+            assert health.arranged(now, flow) == "former"
+            health.check_layout(now, flow)
+            assert json.loads(file.read_text()) == now.over("former").description()
+        assert [one.order for one in now.over(health.arranged(now, flow)).ordered] == [Order(names[0])]
+
+
+def test_a_new_row_store_has_children_by_what_tells_them_apart(flow: Flow) -> None:
+    layout = _limited()
+    for _ in range(2):
+        assert health.arranged(layout, flow) == "now"
+        health.check_layout(layout, flow)
+    assert json.loads((flow.folder / "layout.json").read_text())["ordered"][0][2] == ["order_id", "line"]
+    renamed = _limited("of_order", "place")
+    assert health.arranged(renamed, flow) == "now"
+    health.check_layout(renamed, flow)
+
+
+def test_where_no_children_are_limited_all_row_stores_are_alike(flow: Flow) -> None:
+    layout = _limited(limit=None)
+    health.check_layout(layout, flow)
+    assert layout.over("former") == layout and health.arranged(layout, flow) == "now"
+
+
+def test_a_row_store_without_arrangements_gets_none(flow: Flow) -> None:
+    layout, file = _limited(), flow.folder / "layout.json"
+    described = {part: said for part, said in layout.description().items() if part != "ordered"}
+    file.write_text(json.dumps(described))
+    assert health.arranged(layout, flow) == "none" and layout.over("none").ordered == ()
+    health.check_layout(layout, flow)
+    assert json.loads(file.read_text()) == described

@@ -116,9 +116,10 @@ def test_parts_that_do_not_fit(old: str, new: str, message: str) -> None:
     assert message in found
 
 
-def test_iceberg_s_own_columns_are_refused() -> None:
-    head = HEAD.replace("{root: customers}", "{root: customers, columns: [id, {file: _file}]}")
-    assert "'_file' belongs to the target of sinks.s itself" in said(f"  s: {{{LAKE}, view: customer}}\n", head)
+@pytest.mark.parametrize("name", ["_file", "_row_id", "_last_updated_sequence_number"])
+def test_iceberg_s_own_columns_are_refused(name: str) -> None:
+    head = HEAD.replace("{root: customers}", f"{{root: customers, columns: [id, {{file: {name}}}]}}")
+    assert f"'{name}' belongs to the target of sinks.s itself" in said(f"  s: {{{LAKE}, view: customer}}\n", head)
     loads(head + f"  s: {{{ES}, view: customer}}\n", "p.yaml", {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from cdc.shapes import Shape
 from operations.schema.decide import other_key
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
-TYPES = {
+TYPES: dict[str, tuple[Any, ...]] = {
     "integer": ("integer", "int4"),
     "bigint": ("bigint", "int8"),
     "a domain of integer": ("number", "int4"),
@@ -38,7 +39,7 @@ def shape(*columns: Column, oid: int = 9) -> Shape:
 
 
 def typed(name: str) -> Shape:
-    return shape(Column("id", *TYPES[name], ordinal=1))  # type: ignore[arg-type]
+    return shape(replace(Column("id", *TYPES[name]), ordinal=1))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from cdc.log.client import Topic
 from cdc.same_key import KeyPart
 from connectors.captured import Captured, Gap
-from connectors.changed import difference, merged, refusal, refusals
+from connectors.changed import _kept, difference, merged, refusal, refusals
 from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
@@ -74,7 +74,9 @@ def test_what_an_older_version_remembers_of_a_key_is_no_other_key_and_is_kept_as
     assert old.to_dict() == raw  # a gap is noted only of what is still remembered so
     now = replace(WITH_PARTS, parts=(KeyPart("id", 1, "uuid", "uuid"),))
     assert difference(old, now, None, "p") is None
-    assert old.with_key(now).parts == now.parts  # from here on
+    assert _kept(old, now).parts == now.parts  # from here on
+    wider = replace(WITH_PARTS, parts=(KeyPart("id", 1, "int8", "bigint"),))
+    assert _kept(WITH_PARTS, wider) == wider
     assert Sighting.from_dict(WITH_PARTS.to_dict()).parts == (INT,)
     assert WITH_PARTS.with_key(now) == WITH_PARTS
 

@@ -18,7 +18,7 @@ from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.types import type_key
 
-Kind = Literal["added", "dropped", "renamed", "retyped"]
+Kind = Literal["added", "dropped", "renamed", "retyped", "rewritten"]
 # Between a column and its types, in words.
 RETYPED = " changed from "
 # Types of text that differ by a limit alone: without a rewrite of the table its values are what they were.
@@ -39,6 +39,9 @@ class Shape:
         filled: numbers of columns that rows may hold values of which nobody has written: by a default.
         parts: leaves of a partitioned table: oid, name, and which of its attachments it is. Rows come and go with them
             that are in no log.
+        written: (number of a column, the transaction that last wrote its row of the catalogue: ``pg_attribute.xmin``).
+            ``ALTER … TYPE … USING`` writes it and the files, also where the type stays what it was. Empty in a file of
+            an older version.
     """
 
     table: Table
@@ -47,10 +50,22 @@ class Shape:
     files: str = ""
     filled: tuple[int, ...] = ()
     parts: tuple[tuple[int, str, str], ...] = ()
+    written: tuple[tuple[int, str], ...] = ()
 
     def same_as(self, other: Shape) -> bool:
         """Whether nothing that concerns records or documents differs; files alone do not (VACUUM FULL)."""
-        return self.table == other.table and self.oid == other.oid
+        return self.table == other.table and self.oid == other.oid and not self.rewritten(other)
+
+    def rewritten(self, other: Shape) -> set[int]:
+        """Numbers of columns whose values USING may have made anew between the two, whatever their types are.
+
+        VACUUM FULL writes the files alone, SET STATISTICS and the like the column alone. Where both came between two
+        looks, or VACUUM FULL took what a constant default had left, the table is read for nothing.
+        """
+        if self.oid != other.oid or self.files == other.files:
+            return set()
+        before, captured = dict(other.written), {column.ordinal for column in self.table.columns}
+        return {number for number, at in self.written if number in captured and before.get(number, at) != at}
 
     def alike(self, older: Shape) -> bool:
         """Whether nothing is to be done since an older shape: the same, with the same partitions."""
@@ -73,7 +88,8 @@ class ColumnChange:
     """What happened to one column between two shapes.
 
     Attributes:
-        kind: see ``Kind``; a column may be both renamed and retyped, which are two.
+        kind: see ``Kind``; a column may be both renamed and retyped, which are two. Rewritten is one of the same type
+            whose values were made anew.
         old: as it was; None if it was added.
         new: as it is; None if it was dropped.
         unlogged: rows may hold other values than the newest record of each says.
@@ -94,6 +110,8 @@ class ColumnChange:
             return f"column {self.old.name} was dropped"
         if self.kind == "renamed":
             return f"column {self.old.name} was renamed to {self.new.name}"
+        if self.kind == "rewritten":
+            return f"values of column {self.new.name} were written anew"
         if self.old.type_name == self.new.type_name:
             return f"labels of {self.new.type_name} were changed (column {self.new.name})"
         return f"column {self.new.name}{RETYPED}{self.old.type_name} to {self.new.type_name}"
@@ -105,18 +123,31 @@ def column_changes(old: Shape, new: Shape) -> list[ColumnChange]:
     same = old.oid == new.oid
     before = {_mark(c, same): c for c in old.table.columns}
     after = {_mark(c, same): c for c in new.table.columns}
+    anew = new.rewritten(old)
     found = [ColumnChange("dropped", column, None) for mark, column in before.items() if mark not in after]
     for mark, column in after.items():
         was = before.get(mark)
         if was is None:
-            rewritten = column.ordinal in new.filled or not same
-            found.append(ColumnChange("added", None, column, unlogged=rewritten))
+            found.append(ColumnChange("added", None, column, unlogged=_may_be_filled(column, old, new)))
             continue
         if was.name != column.name:
             found.append(ColumnChange("renamed", was, column))
         if _type(was) != _type(column) and not _more_labels(was, column):
             found.append(ColumnChange("retyped", was, column, unlogged=not _kept(was, column, old, new)))
+        elif column.ordinal in anew:
+            found.append(ColumnChange("rewritten", was, column, unlogged=True))
     return found
+
+
+def _may_be_filled(column: Column, old: Shape, new: Shape) -> bool:
+    """Whether rows may have values of an added column that nobody has written.
+
+    A default fills them, and may be dropped in the same breath: then the column does not take null, or the files are
+    others. A column that was generated had its values before it was captured.
+    """
+    if old.oid != new.oid or old.files != new.files or column.ordinal in new.filled:
+        return True
+    return not column.nullable or column.name in old.table.generated
 
 
 def _mark(column: Column, by_number: bool) -> int | str:
@@ -129,8 +160,18 @@ def _type(column: Column) -> tuple[Any, ...]:
 
 def _more_labels(was: Column, now: Column) -> bool:
     """An enum that has got another value: nothing that was is another thing now."""
-    labels = set(now.enum_values or ())
-    return was.enum_values is not None and was.base_type == now.base_type and set(was.enum_values) < labels
+    return was.base_type == now.base_type and was.enum_values != now.enum_values and _keeps_labels(was, now)
+
+
+def _keeps_labels(was: Column, now: Column) -> bool:
+    """Whether an enum has all labels that it had, in their order: ADD VALUE leaves it, RENAME VALUE need not.
+
+    A label that is renamed and added anew behind its former place looks as if the other one had been added before it.
+    """
+    if was.enum_values is None or now.enum_values is None:
+        return False
+    later = iter(now.enum_values)
+    return all(label in later for label in was.enum_values)
 
 
 def _kept(was: Column, now: Column, old: Shape, new: Shape) -> bool:
@@ -142,7 +183,7 @@ def _kept(was: Column, now: Column, old: Shape, new: Shape) -> bool:
     if old.files != new.files or old.oid != new.oid or was.array != now.array:
         return False
     if type_key(was) == type_key(now) == "enum":
-        return set(was.enum_values or ()) <= set(now.enum_values or ())
+        return _keeps_labels(was, now)
     texts = {type_key(was), type_key(now)} <= _TEXTS
     numbers = type_key(was) == type_key(now) == "numeric" and was.scale == now.scale
     return texts or numbers or (was.base_type, was.array) == (now.base_type, now.array)
@@ -255,7 +296,8 @@ def shape_of(raw: Mapping[str, Any]) -> Shape:
     """A shape of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
     table = table_of(raw["table"])
     parts = tuple((int(oid), str(name), str(attached)) for oid, name, attached in raw["parts"])
-    return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]), parts)
+    written = tuple((int(number), str(xmin)) for number, xmin in raw.get("written", ()))
+    return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]), parts, written)
 
 
 def used_changes(changes: Sequence[ColumnChange], used: set[str]) -> Iterator[ColumnChange]:

@@ -80,14 +80,23 @@ def difference(known: Sighting, now: Sighting | None, elsewhere: Sighting | None
         said.append(f"{WAS_OUT} {publication} for a while, or under a filter there")
     if now.lacks:
         said.append(f"does not get {now.lacks} sent by publication {publication}")
-    key = now.key != known.key
+    key = not known.same_key(now)
     if key:
-        said.append(f"has the key ({', '.join(now.key)}), and had ({', '.join(known.key)})")
+        said.append(_other_key(known, now))
     elif not now.carried and known.carried:
         said.append("has a replica identity that lacks its key")
     elif now.oid == known.oid and now.carried and known.named_keyless(now):
         said.append("had a replica identity that lacks its key for a while")
     return Change(", ".join(said), key=key) if said else None
+
+
+def _other_key(known: Sighting, now: Sighting) -> str:
+    if now.key != known.key:
+        return f"has the key ({', '.join(now.key)}), and had ({', '.join(known.key)})"
+    new, old = (", ".join(f"{part.name} {part.type_name}" for part in one.parts) for one in (now, known))
+    if new != old:
+        return f"has the key ({new}), and had ({old})"
+    return f"has the key ({new}) of another column, which was given that name"
 
 
 def differences(captured: Mapping[str, Captured], seen: Seen, publication: str) -> dict[str, Change]:
@@ -237,7 +246,7 @@ def _kept(known: Sighting | None, now: Sighting) -> Sighting:
         return now
     if known.oid != now.oid:
         return known
-    return now if known.owner != now.owner else known.with_indexes(now)
+    return now if known.owner != now.owner else known.with_indexes(now).with_key(now)
 
 
 def complete(connection: Connection, names: Names, publication: str, entries: Iterable[Captured]) -> set[str]:

@@ -18,12 +18,14 @@ a word. Four numbers of Postgres's catalogue tell of it, also afterwards, when a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from cdc.catalogue import Column
+from cdc.same_key import KeyPart, key_from, key_part, same_key
 from connectors.database.publication import Publication, read_publication
 from connectors.postgres import Connection, explained
-from connectors.tables.catalogue import KEYS, REPLICA_IDENTITY, key_of
+from connectors.tables.catalogue import KEYS, REPLICA_IDENTITY, key_of, unique_columns
 
 LOOK = """
 SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident, c.relowner::bigint, coalesce(t.xmin::text, ''),
@@ -64,6 +66,7 @@ class Sighting:
         keyless: oid -> when it was last written, of each unique index that lacks the key.
         name: ``schema.table``, as it is called now.
         lacks: what of it the publication does not send, in words.
+        parts: the key's columns with their numbers and types; empty if an older version has remembered it.
     """
 
     oid: int
@@ -76,11 +79,15 @@ class Sighting:
     name: str = ""
     lacks: str = ""
     keyless: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[KeyPart, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """What is remembered, as plain data."""
         kept = ("oid", "identity", "carried", "owner", "named", "member")
-        return {**{name: getattr(self, name) for name in kept}, "key": list(self.key), "keyless": dict(self.keyless)}
+        # What an older version has remembered stays equal to what it has written: it is compared in the database.
+        parts = {"parts": [asdict(part) for part in self.parts]} if self.parts else {}
+        named = {name: getattr(self, name) for name in kept}
+        return {**named, "key": list(self.key), "keyless": dict(self.keyless), **parts}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Sighting:
@@ -94,12 +101,23 @@ class Sighting:
             named=str(raw["named"]),
             member=raw["member"],
             keyless=dict(raw.get("keyless", {})),
+            parts=key_from(raw.get("parts", ())),
         )
 
     def named_keyless(self, now: Sighting) -> bool:
         """Whether an index without the key was the replica identity for a while, between this look and ``now``."""
         both = [(self.keyless[oid], now.keyless[oid]) for oid in self.keyless.keys() & now.keyless.keys()]
         return any(then != since and _clustered(then) == _clustered(since) for then, since in both)
+
+    def same_key(self, now: Sighting) -> bool:
+        """Whether records of now have the key of those of then; by names alone where more is not known."""
+        if not (self.parts and now.parts):
+            return self.key == now.key
+        return same_key(self.parts, now.parts, numbered=self.oid == now.oid)
+
+    def with_key(self, now: Sighting) -> Sighting:
+        """This one with the key's types of now, if it is the same key: a later one is compared with them."""
+        return replace(self, parts=now.parts) if self.same_key(now) else self
 
     def with_indexes(self, now: Sighting) -> Sighting:
         """This one with the indexes that there are now: those that were there stay as they were."""
@@ -149,7 +167,10 @@ def look(connection: Connection, publication: str, names: Sequence[str], oids: C
         sent = read_publication(connection, publication)
         tables = [row[0] for row in found]
         indexes, others = _by_table(connection, KEYS, tables), _by_table(connection, INDEXES, tables)
-    sightings = [_sighting(row, indexes.get(row[0], []), others.get(row[0], []), sent) for row in found]
+        columns = unique_columns(connection, tables)
+    sightings = [
+        _sighting(row, indexes.get(row[0], []), others.get(row[0], []), columns.get(row[0], []), sent) for row in found
+    ]
     wanted = set(names)
     return Seen({s.name: s for s in sightings if s.name in wanted}, {s.oid: s for s in sightings})
 
@@ -163,7 +184,11 @@ def _by_table(connection: Connection, query: str, tables: list[int]) -> dict[int
 
 
 def _sighting(
-    row: Sequence[Any], indexes: Sequence[tuple[Any, ...]], others: Sequence[tuple[Any, ...]], sent: Publication | None
+    row: Sequence[Any],
+    indexes: Sequence[tuple[Any, ...]],
+    others: Sequence[tuple[Any, ...]],
+    columns: Sequence[Column],
+    sent: Publication | None,
 ) -> Sighting:
     oid, name, replica, owner, named, member, partitioned = row
     identity = REPLICA_IDENTITY[replica]
@@ -174,7 +199,9 @@ def _sighting(
         member = 0
     lacks = _lacks(sent, name, partitioned=partitioned) if sent is not None and member is not None else ""
     keyless = {index: stamp for index, stamp, names in others if not set(key) <= set(names)}
-    return Sighting(int(oid), key, identity, carried, int(owner), named, member, name, lacks, keyless)
+    of = {column.name: key_part(column) for column in columns}
+    parts = tuple(of.get(name, KeyPart(name)) for name in key)
+    return Sighting(int(oid), key, identity, carried, int(owner), named, member, name, lacks, keyless, parts)
 
 
 def _lacks(sent: Publication, table: str, *, partitioned: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import SourceError
@@ -55,12 +55,17 @@ SELECT indexrelid, pg_get_expr(indpred, indrelid), pg_get_indexdef(indexrelid) F
 """
 
 # Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
-COLUMNS = """
+_COLUMNS_OF = """
 SELECT a.attrelid, a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod, a.attnotnull, a.attnum,
        EXISTS (SELECT FROM pg_collation co WHERE co.oid = a.attcollation AND NOT co.collisdeterministic)
 FROM pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
-ORDER BY a.attrelid, a.attnum
+"""
+COLUMNS = f"{_COLUMNS_OF}ORDER BY a.attrelid, a.attnum"
+
+# Only those that may be a key's: they are looked at every other second.
+UNIQUE_COLUMNS = f"""{_COLUMNS_OF}  AND EXISTS (
+    SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND a.attnum = ANY(i.indkey))
 """
 
 # They are left out, and known by name: a record that has one all the same is no record of another shape.
@@ -145,10 +150,7 @@ def read_catalogue(
         oids = [found[name][0] for name in wanted]
         indexes = _by_table(connection.execute(KEYS, [oids]))
         unique = _unique(connection, oids)
-        types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
-        columns: dict[int, list[Column]] = {}
-        for oid, *attribute in connection.execute(COLUMNS, [oids]):
-            columns.setdefault(oid, []).append(_column(types, _Attribute(*attribute)))
+        columns = _columns(connection, COLUMNS, oids)
         generated: dict[int, list[str]] = dict(connection.execute(GENERATED, [oids]).fetchall())
         out = {}
         for qualified in wanted:
@@ -173,6 +175,23 @@ def _unique(connection: Connection, oids: Sequence[int]) -> dict[int, list[tuple
         (table, name, partial, valid, *words.get(oid, (None, "")), columns, named)
         for table, oid, name, partial, valid, columns, named in rows
     )
+
+
+def unique_columns(connection: Connection, oids: Sequence[int]) -> dict[int, list[Column]]:
+    """Columns of tables that are in a unique index, by the tables' oids.
+
+    Raises:
+        psycopg.Error: Postgres refused, or the connection broke.
+    """
+    return _columns(connection, UNIQUE_COLUMNS, oids)
+
+
+def _columns(connection: Connection, query: LiteralString, oids: Sequence[int]) -> dict[int, list[Column]]:
+    types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
+    columns: dict[int, list[Column]] = {}
+    for oid, *attribute in connection.execute(query, [oids]):
+        columns.setdefault(oid, []).append(_column(types, _Attribute(*attribute)))
+    return columns
 
 
 def _by_table(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

@@ -16,7 +16,8 @@ from connectors.tables.catalogue import read_catalogue, schema_of
 from connectors.tables.partitions import over_trees
 
 # Of a partitioned table the files are its partitions'. A default leaves values in rows that nobody has written, also
-# one of the column's domain, and an identity's sequence.
+# one of the column's domain, and an identity's sequence. What a constant default left when it was dropped again, a
+# partitioned table has in its partitions alone.
 FACTS = over_trees(""", leaf(root, oid, attached) AS (
     SELECT t.root, t.oid, i.xmin::text
     FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_inherits i ON i.inhrelid = t.oid
@@ -28,10 +29,14 @@ SELECT n.nspname || '.' || c.relname, c.oid::bigint,
            FROM leaf p WHERE p.root = c.oid)),
        ARRAY(SELECT a.attnum::int FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-               AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL)
+               AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR EXISTS (
+                   SELECT FROM leaf p JOIN pg_attribute l ON l.attrelid = p.oid AND l.attname = a.attname
+                   WHERE p.root = c.oid AND l.atthasmissing))
              ORDER BY 1),
        ARRAY(SELECT ARRAY[p.oid::text, p.oid::regclass::text, p.attached] FROM leaf p WHERE p.root = c.oid
-             ORDER BY p.oid)
+             ORDER BY p.oid),
+       ARRAY(SELECT ARRAY[a.attnum::text, a.xmin::text] FROM pg_attribute a
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%(tables)s)
 """)
@@ -148,7 +153,8 @@ def _look(
 
 def _shapes(catalogue: Catalogue, facts: Sequence[tuple[Any, ...]], since: int) -> dict[str, Shape]:
     shapes = {}
-    for name, oid, files, filled, leaves in facts:
+    for name, oid, files, filled, leaves, rows in facts:
         parts = tuple((int(leaf), title, attached) for leaf, title, attached in leaves)
-        shapes[name] = Shape(catalogue.tables[name], since, int(oid), str(files), tuple(filled), parts)
+        written = tuple((int(number), xmin) for number, xmin in rows)
+        shapes[name] = Shape(catalogue.tables[name], since, int(oid), str(files), tuple(filled), parts, written)
     return shapes

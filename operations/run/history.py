@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from cdc.log.letters import letters_config
 from cdc.log.topics import topic_ids
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Fit
+from cdc.same_key import key_from, key_parts, same_key
 from cdc.types import supported
 from cdc.view import View
 from operations.catalogue import source_catalogue
@@ -134,7 +135,7 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
     if other:  # whoever took the topics away knows the tables better than who has run since
         now = root_tables(pipeline, source_catalogue(pipeline), sink)
         anew = {pipeline.topic(name): table for name, table in now.items() if pipeline.topic(name) in other}
-        aside = _put_aside(pipeline, sink, anew, elsewhere)
+        aside = _put_aside(pipeline, sink, anew, known.get("keys", {}), elsewhere)
         _forget(folder / STREAM, other)
         said = [
             f"history of sink {sink}: {table.qualified} has another key, so its history begins anew"
@@ -145,15 +146,33 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
         "system_identifier": str(catalogue.system_identifier),
         "topic_ids": {**ids, **{topic: one for topic, one in bound.items() if topic not in other}},
         "namespace": namespace,
+        "keys": _keys(pipeline, {**tables, **{table.qualified: table for table in anew.values()}}, known, other),
     }
     if kept != known:
         write_atomic(path, json.dumps(kept, indent=1, sort_keys=True))
     return said
 
 
-def _put_aside(pipeline: Pipeline, sink: str, anew: Mapping[str, Table], elsewhere: str) -> dict[str, str]:
+def _keys(
+    pipeline: Pipeline, tables: Mapping[str, Table], known: Mapping[str, Any], other: Collection[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The key of the records of each topic, as it was when that was made: by it is known why it is made anew. Pure."""
+    kept: dict[str, list[dict[str, Any]]] = dict(known.get("keys", {}))
+    for name, table in tables.items():
+        topic, now = pipeline.topic(name), key_parts(table)
+        if topic in other or topic not in kept or same_key(key_from(kept[topic]), now, numbered=True):
+            kept[topic] = [asdict(part) for part in now]
+    return kept
+
+
+def _put_aside(
+    pipeline: Pipeline, sink: str, anew: Mapping[str, Table], keys: Mapping[str, Any], elsewhere: str
+) -> dict[str, str]:
     """Topics are made anew for rows of another key (connectors/plan.py): what such a table's history holds is of keys
     that come no more, and stays under another name. Topic -> that name.
+
+    A key may have got another type, or be another column of its name. Then the history that is there may be of the new
+    type already, which it got as long as the topic was the former one (spark/warehouse/history.py): it is of no use.
 
     Raises:
         TopicRecreated: one was made anew and the key is what it was: what the log has lost is not known (terminal).
@@ -162,6 +181,8 @@ def _put_aside(pipeline: Pipeline, sink: str, anew: Mapping[str, Table], elsewhe
     namespace = part.namespace  # type: ignore[union-attr]
     with open_catalog(part, catalog_name(sink)) as catalog:
         for topic, table in anew.items():
+            if topic in keys and not same_key(key_from(keys[topic]), key_parts(table), numbered=True):
+                continue
             if has_key(catalog, namespace, table.name, View.identity(table, table.qualified).key):
                 raise TopicRecreated(
                     f"history of sink {sink}: topic {topic} was deleted and created again",

@@ -18,6 +18,7 @@ from cdc.join.columns import document_columns
 from cdc.join.view import JoinedView
 from cdc.pipeline import SearchSink
 from cdc.pipeline.sinks import Sink
+from cdc.same_key import key_parts, same_key
 from cdc.shapes import ColumnChange, Shape, column_changes, used_changes
 from cdc.sql_names import quoted
 from cdc.used import used_columns
@@ -105,7 +106,7 @@ def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sin
 
 def other_key(old: Shape, new: Shape) -> bool:
     """Whether records of a table have another key than those that its topic holds. Pure."""
-    return old.table.primary_key != new.table.primary_key
+    return not same_key(key_parts(old.table), key_parts(new.table), numbered=old.oid == new.oid)
 
 
 def together(decisions: Sequence[Decision]) -> str | None:

@@ -392,6 +392,7 @@ def test_a_key_of_another_type_begins_one_tables_history_anew(vaults: Vaults) ->
     named = vaults.as_of("--tag", "old_type")
     vaults.execute("ALTER TABLE checking ALTER COLUMN id TYPE text USING 'no' || id")
     touch_a_row(vaults, "checking")
+    vaults.run("apply", "--wait")
 
     def shown() -> dict[Any, int]:
         with suppress(SinkRefused):

@@ -15,7 +15,7 @@ from tests.support.migrating import VIEWS, Migrating, Rows
 pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # Each has the columns id and v, and a view of its own in the index.
-NAMES = ("keyed", "anew", "one", "other", "away", "doomed")
+NAMES = ("keyed", "typed", "anew", "one", "other", "away", "doomed")
 MORE = (
     "".join(
         f"CREATE TABLE {name} (id int PRIMARY KEY, v text, code text NOT NULL UNIQUE);"
@@ -164,6 +164,20 @@ def test_another_key(made: Tables) -> None:
     made.settles()
     made.assert_equal()
     assert "c1x" in made.in_elasticsearch("keyed")
+
+
+def test_another_type_of_the_key(made: Tables) -> None:
+    """Documents under the ids of before stayed for ever, and no rebuild was equal."""
+    with Rows(made.conninfo):
+        made.execute("ALTER TABLE typed ALTER id TYPE uuid USING lpad(id::text, 32, '0')::uuid")
+        made.execute("UPDATE typed SET v = 'typed' WHERE code < 'c2'")
+        assert "`headwater apply" in made.stopped("typed"), made.log()
+        made.run("apply", "--wait")
+        made.execute("UPDATE typed SET v = 'after' WHERE code < 'c3'")
+    made.settles()
+    made.assert_equal()
+    there = made.in_elasticsearch("typed")
+    assert "5" not in there and f"00000000-0000-0000-0000-{5:012}" in there
 
 
 def test_dropped_and_made_anew(made: Tables) -> None:

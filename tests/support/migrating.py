@@ -125,7 +125,8 @@ class Migrating(OwnTables):
             path = self.folder / "state" / self.name / sink / "evolution.json"
             one = json.loads(path.read_text()) if path.exists() else {"acted": {}, "todo": {}}
             for table, shape in one["acted"].items():
-                found["acted"].setdefault(table, []).append(shape["table"])
+                # Its files, too: ALTER … TYPE … USING may leave all else what it was.
+                found["acted"].setdefault(table, []).append({**shape["table"], "files": shape["files"]})
             found["todo"] |= one["todo"]
         return found
 

@@ -23,7 +23,9 @@ COLUMNS = (
     Column("gone", "text", "text", ordinal=8),
     Column("spare", "text", "text", ordinal=9),
 )
-BEFORE = Shape(Table("public", "things", COLUMNS, ("id",)), 0, 1, "f", (2, 8))
+BEFORE = Shape(
+    Table("public", "things", COLUMNS, ("id",)), 0, 1, "f", (2, 8), written=tuple((c.ordinal, "7") for c in COLUMNS)
+)
 Made = Callable[[Shape], Shape]
 
 
@@ -75,6 +77,16 @@ def _alter(column: str, /, **changes: object) -> Made:
     return made
 
 
+def _using(column: str) -> Made:
+    def made(shape: Shape) -> Shape:
+        number = shape.table.by_name[column].ordinal
+        return replace(
+            shape, since=100, files="g", written=tuple((n, "8" if n == number else at) for n, at in shape.written)
+        )
+
+    return made
+
+
 def _again(shape: Shape) -> Shape:
     return _add(Column("code", "integer", "int4", ordinal=14))(_drop("code")(shape))
 
@@ -121,6 +133,11 @@ MIGRATIONS = (
         "timestamp to timestamptz",
         "ALTER TABLE things ALTER at TYPE timestamptz USING at AT TIME ZONE 'UTC'",
         _alter("at", type_name="timestamp with time zone", base_type="timestamptz"),
+    ),
+    Migration(
+        "the type that it is, with USING",
+        "ALTER TABLE things ALTER spare TYPE text USING lower(spare)",
+        _using("spare"),
     ),
     Migration(
         "a new label of an enum",

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from cdc.log.client import Topic
+from cdc.same_key import KeyPart
 from connectors.captured import Captured, Gap
-from connectors.changed import difference, merged, refusal, refusals
+from connectors.changed import _kept, difference, merged, refusal, refusals
 from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
@@ -17,6 +18,8 @@ from connectors.names import Names
 from connectors.plan import find_gaps
 
 KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t", keyless={"70": "500", "71": "501"})
+INT = KeyPart("id", 1, "int4", "integer")
+WITH_PARTS = replace(KNOWN, parts=(INT,))
 AWAY = "had a replica identity that lacks its key for a while"
 
 
@@ -43,6 +46,39 @@ AWAY = "had a replica identity that lacks its key for a while"
 def test_what_happened_is_told(now: Sighting, what: str | None, key: bool) -> None:
     found = difference(KNOWN, now, now if now.oid == KNOWN.oid else None, "p")
     assert (found.what if found else None, found.key if found else False) == (what, key)
+
+
+@pytest.mark.parametrize(
+    ("part", "oid", "what"),
+    [
+        (KeyPart("id", 1, "uuid", "uuid"), 7, "has the key (id uuid), and had (id integer)"),
+        (
+            KeyPart("id", 4, "int4", "integer"),
+            7,
+            "has the key (id integer) of another column, which was given that name",
+        ),
+        (KeyPart("id", 1, "int8", "bigint"), 7, None),
+        (KeyPart("id", 4, "int4", "integer"), 8, "was dropped and made again"),
+    ],
+)
+def test_a_key_of_the_same_name_and_another_type_or_column_is_another_key(part: KeyPart, oid: int, what: str) -> None:
+    """Documents under the ids of before stayed for ever, and each rebuild differed from Postgres."""
+    now = replace(WITH_PARTS, oid=oid, parts=(part,))
+    found = difference(WITH_PARTS, now, None, "p")
+    assert (found.what if found else None, found.key if found else False) == (what, oid == 7 and what is not None)
+
+
+def test_what_an_older_version_remembers_of_a_key_is_no_other_key_and_is_kept_as_it_was_written() -> None:
+    raw = {key: value for key, value in WITH_PARTS.to_dict().items() if key != "parts"}
+    old = Sighting.from_dict(raw)
+    assert old.to_dict() == raw  # a gap is noted only of what is still remembered so
+    now = replace(WITH_PARTS, parts=(KeyPart("id", 1, "uuid", "uuid"),))
+    assert difference(old, now, None, "p") is None
+    assert _kept(old, now).parts == now.parts  # from here on
+    wider = replace(WITH_PARTS, parts=(KeyPart("id", 1, "int8", "bigint"),))
+    assert _kept(WITH_PARTS, wider) == wider
+    assert Sighting.from_dict(WITH_PARTS.to_dict()).parts == (INT,)
+    assert WITH_PARTS.with_key(now) == WITH_PARTS
 
 
 def test_new_indexes_are_remembered_and_known_ones_stay_as_they_were() -> None:

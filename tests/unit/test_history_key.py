@@ -27,7 +27,7 @@ from sinks.iceberg.remains import remains
 from spark.disk.checkpoint import committed_offsets, planned
 from spark.disk.refused import refused
 
-COLUMNS = (Column("id", "integer", "int4"), Column("uid", "text", "text"))
+COLUMNS = (Column("id", "integer", "int4", ordinal=1), Column("uid", "text", "text", ordinal=2))
 
 
 @pytest.fixture
@@ -47,6 +47,7 @@ class Bound:
     def __init__(self, folder: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.checkpoint = folder, folder / "log" / "checkpoint"
         self.ids, self.keys = {"public.t": "before", "public.u": "same"}, {"public.t": "id", "public.u": "id"}
+        self.columns = COLUMNS
         monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(self.ids))
         monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext(catalog))
         monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
@@ -65,7 +66,7 @@ class Bound:
     def tables(self, known: Any) -> dict[str, Table]:
         """As the database has them; who runs knew them before their keys became others."""
         keys = dict.fromkeys(self.keys, "id") if known is not None else self.keys
-        return {name: Table("public", name[-1], COLUMNS, (key,)) for name, key in keys.items()}
+        return {name: Table("public", name[-1], self.columns, (key,)) for name, key in keys.items()}
 
     def bind(self) -> list[str]:
         sink = SimpleNamespace(namespace="n")
@@ -120,6 +121,23 @@ def test_a_topic_of_the_same_key_that_was_made_anew_is_refused_and_status_knows(
     assert committed_offsets(bound.checkpoint)[1].keys() == {"public.t", "public.u"}
     bound.ids["public.u"] = "same"
     assert bound.bind() == [] and refused(tmp_path) is None
+
+
+@pytest.mark.parametrize("moved", [Column("id", "uuid", "uuid", ordinal=1), Column("id", "integer", "int4", ordinal=7)])
+def test_a_topic_of_a_key_of_another_type_or_column_begins_anew_though_it_has_the_same_name(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, moved: Column
+) -> None:
+    """It was taken for a topic that somebody had deleted, and all histories of the sink were refused."""
+    bound = Bound(tmp_path, catalog, monkeypatch)
+    bound.columns = (moved, COLUMNS[1])
+    assert bound.bind() == []  # the topic is the former one as yet: its key stays what it was
+    bound.ids["public.t"] = "anew"
+    (line,) = bound.bind()
+    assert "public.t has another key" in line and "n.t_history_by_id" in line
+    bound.ids["public.t"] = "deleted by hand"
+    catalog.create_table(("n", "t_history"), Schema(), properties={KEY: json.dumps(["id"]), TABLE: "public.t"})
+    with pytest.raises(TopicRecreated):
+        bound.bind()
 
 
 def test_a_former_name_says_the_key_and_takes_nobodys() -> None:

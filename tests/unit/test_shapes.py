@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import orjson
@@ -80,6 +81,68 @@ def test_a_new_label_is_nothing_to_values_and_another_name_of_one_is() -> None:
     assert column_changes(old, shape(ID, mood("sad", "ok", "happy"))) == []
     (change,) = column_changes(old, shape(ID, mood("low", "ok")))
     assert (change.words, change.unlogged) == ("labels of mood were changed (column m)", True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "unlogged"),
+    [
+        (("sad", "ok", "happy"), None),
+        (("awful", "sad", "fine", "ok"), None),
+        (("ok", "sad"), True),  # swapped by three renames
+        (("low", "ok", "sad"), True),  # renamed, and added anew
+    ],
+)
+def test_labels_that_lost_their_order_were_renamed(labels: tuple[str, ...], unlogged: bool | None) -> None:
+    """As sets they had stayed what they were: documents kept a label that no row had any more."""
+    old, new = (Column("m", "mood", "mood", enum_values=one, ordinal=2) for one in (("sad", "ok"), labels))
+    found = [change.unlogged for change in column_changes(shape(ID, old), shape(ID, new))]
+    assert found == ([] if unlogged is None else [unlogged])
+
+
+def test_a_column_whose_default_was_dropped_again_may_be_filled_all_the_same() -> None:
+    """Its values are in no log, though Postgres has no default of it any more."""
+    old = shape(ID, N)
+    assert told(old, shape(ID, N, A)) == [("column a was added", False)]
+    assert told(old, shape(ID, N, replace(A, nullable=False))) == [("column a was added", True)]
+    assert told(old, shape(ID, N, A, files="g")) == [("column a was added", True)]
+    generated = replace(old, table=replace(old.table, generated=("a",)))
+    assert told(generated, shape(ID, N, A)) == [("column a was added", True)]  # DROP EXPRESSION
+
+
+def with_rows(one: Shape, *at: str) -> Shape:
+    return replace(one, written=tuple(zip((column.ordinal for column in one.table.columns), at, strict=True)))
+
+
+def test_values_that_were_written_anew_under_the_type_that_they_had_are_noticed() -> None:
+    """ALTER … TYPE text USING lower(a): sinks kept what was until each row was written again."""
+    old, new = with_rows(shape(ID, A), "1", "1"), with_rows(shape(ID, A, files="g"), "1", "2")
+    assert not old.same_as(new)
+    assert told(old, new) == [("values of column a were written anew", True)]
+    renamed = with_rows(shape(ID, replace(A, name="b"), files="g"), "1", "2")
+    assert [change.kind for change in column_changes(old, renamed)] == ["renamed", "rewritten"]
+    assert Shapes({"public.t": (old,)}).with_newer({"public.t": new})[1] == {"public.t": (old, new)}
+    assert Shapes.from_json(Shapes({"public.t": (new,)}).to_json(), "x").newest("public.t") == new
+
+
+def test_files_alone_or_a_column_alone_are_no_other_values() -> None:
+    old = with_rows(shape(ID, A), "1", "1")
+    vacuumed = with_rows(shape(ID, A, files="g"), "1", "1")
+    statistics = with_rows(shape(ID, A), "1", "2")
+    for now in (vacuumed, statistics):
+        assert now.same_as(old) and told(old, now) == []
+        known, changed = Shapes({"public.t": (old,)}).with_newer({"public.t": now})
+        assert not changed
+        assert known.newest("public.t") == now  # what the next look is held against
+    other_column = with_rows(shape(ID, A, replace(N, ordinal=4), files="g"), "1", "1", "2")
+    assert told(old, other_column) == [("column n was added", True)]
+
+
+def test_a_file_of_before_these_were_kept_tells_of_nothing_written_anew() -> None:
+    raw = json.loads(Shapes({"public.t": (with_rows(shape(ID, A), "1", "1"),)}).to_json())
+    del raw["tables"]["public.t"][0]["written"]
+    old = Shapes.from_json(json.dumps(raw), "x").newest("public.t")
+    now = with_rows(shape(ID, A, files="g"), "1", "2")
+    assert old is not None and now.same_as(old) and told(old, now) == []
 
 
 def test_of_a_table_made_again_columns_are_the_same_by_name() -> None:

@@ -192,15 +192,29 @@ class View:
     # -- rows for Spark SQL -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _typed_plan(self) -> tuple[Getter, tuple[int, ...], tuple[tuple[int, types.Converter], ...]]:
-        """(values of the columns, which of these must be text, the others that need a converter)."""
-        converters = list(enumerate(types.arrow_converter(column) for column in self.table.columns))
+    def _typed_plan(self) -> tuple[Getter, tuple[int, ...], tuple[int, ...], tuple[tuple[int, types.Converter], ...]]:
+        """(values of the columns, which of these are idle, which must be text, the others that need a converter).
+
+        What the view has no use for is idle, and null. Records from before such a column got another type hold what
+        that can't: the table is not read again for it, and a row that was lost to it would not come back.
+        """
+        columns, used = self.table.columns, self._needed
+        converters = [(at, types.arrow_converter(one)) for at, one in enumerate(columns) if one.name in used]
         texts = tuple(index for index, convert in converters if convert is types.text)
         others = tuple((at, convert) for at, convert in converters if convert is not None and convert is not types.text)
-        return _getter([column.name for column in self.table.columns]), texts, others
+        idle = tuple(at for at, column in enumerate(columns) if column.name not in used)
+        return _getter([column.name for column in columns]), idle, texts, others
+
+    @cached_property
+    def _needed(self) -> frozenset[str]:
+        from cdc.used import used_columns  # which knows all kinds of views
+
+        return used_columns(self, self.table.qualified)
 
     def typed_row(self, change: Change) -> tuple[Any, ...]:
         """Every column of the table, in its order, as values for ``arrow_schema``; only for a change with a row.
+
+        What the view has no use for is null.
 
         Raises:
             UnavailableValue: a column's value is not in the event (terminal).
@@ -212,12 +226,14 @@ class View:
             raise UnavailableValue.of(
                 change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}"
             )
-        getter, texts, converters = self._typed_plan
+        getter, idle, texts, converters = self._typed_plan
         try:
             try:
                 row = list(getter(after))
             except KeyError:
                 row = [after.get(column.name) for column in self.table.columns]
+            for index in idle:
+                row[index] = None
             for index in texts:  # half of most rows: without a call for each
                 if type(row[index]) is not str and row[index] is not None:
                     types.text(row[index])
@@ -226,7 +242,8 @@ class View:
                     row[index] = convert(row[index])
             return tuple(row)
         except types.REFUSALS as error:
-            by_source = {column.name: types.json_converter(column) for column in self.table.columns}
+            needed = [column for column in self.table.columns if column.name in self._needed]
+            by_source = {column.name: types.json_converter(column) for column in needed}
             raise self._not_of_type(change, after, by_source, error) from error
 
     def spark_schema(self) -> list[tuple[str, str]]:

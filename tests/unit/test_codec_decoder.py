@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -172,6 +173,27 @@ def test_an_unavailable_value_stops_only_the_views_that_use_it() -> None:
     with pytest.raises(UnavailableValue):
         without.typed_row(change)
     assert without.render(decode(event("d", after=None))) == ("1|x\\|y", None)
+
+
+def test_a_typed_row_has_nothing_of_a_column_that_the_view_does_not_use() -> None:
+    """Retyped at the source, it cost each record of before its row: the table is not read again for it."""
+    change = decode(event(after=ROW | {"at": "no time"}))
+    assert View("v", TABLE, ("a", "b"), (("b", "b"),), where="n > 0").typed_row(change) == (
+        1,
+        "x|y",
+        Decimal("1.50"),
+        None,
+    )
+    assert View("v", TABLE, ("a", "b"), (("n", "n"),)).typed_row(change)[3] is None
+    lacking = decode(event(after={name: value for name, value in ROW.items() if name != "n"} | {"at": "no time"}))
+    assert View("v", TABLE, ("a", "b"), (("n", "n"),)).typed_row(lacking) == (1, "x|y", None, None)
+    for used in (
+        {"columns": (("at", "at"),)},
+        {"columns": (), "where": "At IS NULL"},
+        {"columns": (), "fields": {"x": "*"}},
+    ):
+        with pytest.raises(DecodeError, match=r"column at of public\.t does not hold"):
+            View("v", TABLE, ("a", "b"), **used).typed_row(change)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

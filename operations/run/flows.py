@@ -85,7 +85,7 @@ def spec_of(
             views.append(typed)
     if isinstance(sink, SearchSink):
         with found.step():
-            check_mapping(build.sink, sink, build.views)
+            check_mapping(build.sink, sink, build.views, goes_on=build.definition is None)
     found.end()
     config: dict[str, Any] = {}
     if not build.warehouse:

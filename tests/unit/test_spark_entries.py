@@ -199,6 +199,9 @@ def test_a_row_of_before_a_column_was_retyped_that_its_view_does_not_use_is_ther
     spec = replace(SPEC, views={"t": view}, tables={"p.public.t": table})
     found = EntryDecoder(spec, typed=True).decode(records(event(1, "no time", 59), event(2, "no time", 61)))
     assert [entry.row for entry in found.entries] == [(1, None), (2, None)] and not found.letters
+    for more in ({"where": "V IS NULL"}, {"fields": {"all": "struct(*)"}}):
+        spec = replace(SPEC, views={"t": replace(view, **more)}, tables={"p.public.t": table})
+        assert len(EntryDecoder(spec, typed=True).decode(records(event(1, "no time", 61))).letters) == 1
 
 
 def newest_of(size: int, pairs: list[tuple[bytes | None, bytes | None]]) -> dict[str, tuple[int, bool]]:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["View", "merge_fields"]
 
 Getter = Any
+# Of a typed row: how its columns' values are had; which of these are null in any case; which must be text; and the
+# converters of the others that need one.
+TypedPlan = tuple[Getter, tuple[int, ...], tuple[int, ...], tuple[tuple[int, types.Converter], ...]]
 
 
 @dataclass(frozen=True)
@@ -192,15 +195,25 @@ class View:
     # -- rows for Spark SQL -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _typed_plan(self) -> tuple[Getter, tuple[int, ...], tuple[tuple[int, types.Converter], ...]]:
-        """(values of the columns, which of these must be text, the others that need a converter)."""
-        converters = list(enumerate(types.arrow_converter(column) for column in self.table.columns))
+    def _typed_plans(self) -> dict[frozenset[str] | None, TypedPlan]:
+        return {}
+
+    def _typed_plan(self, used: frozenset[str] | None) -> TypedPlan:
+        columns = self.table.columns
+        idle = tuple(at for at, column in enumerate(columns) if used is not None and column.name not in used)
+        converters = [(at, types.arrow_converter(column)) for at, column in enumerate(columns) if at not in idle]
         texts = tuple(index for index, convert in converters if convert is types.text)
         others = tuple((at, convert) for at, convert in converters if convert is not None and convert is not types.text)
-        return _getter([column.name for column in self.table.columns]), texts, others
+        return _getter([column.name for column in columns]), idle, texts, others
 
-    def typed_row(self, change: Change) -> tuple[Any, ...]:
+    def typed_row(self, change: Change, used: frozenset[str] | None = None) -> tuple[Any, ...]:
         """Every column of the table, in its order, as values for ``arrow_schema``; only for a change with a row.
+
+        Args:
+            change: the change.
+            used: the columns that are needed (``cdc.used.used_columns``); others are null. Records from before such a
+                column got another type hold what that can't: the table is not read again for it, and a row that was
+                lost to it would not come back. All columns if left out.
 
         Raises:
             UnavailableValue: a column's value is not in the event (terminal).
@@ -212,12 +225,17 @@ class View:
             raise UnavailableValue.of(
                 change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}"
             )
-        getter, texts, converters = self._typed_plan
+        plan = self._typed_plans.get(used)
+        if plan is None:
+            plan = self._typed_plans[used] = self._typed_plan(used)
+        getter, idle, texts, converters = plan
         try:
             try:
                 row = list(getter(after))
             except KeyError:
                 row = [after.get(column.name) for column in self.table.columns]
+            for index in idle:
+                row[index] = None
             for index in texts:  # half of most rows: without a call for each
                 if type(row[index]) is not str and row[index] is not None:
                     types.text(row[index])
@@ -226,7 +244,11 @@ class View:
                     row[index] = convert(row[index])
             return tuple(row)
         except types.REFUSALS as error:
-            by_source = {column.name: types.json_converter(column) for column in self.table.columns}
+            by_source = {
+                column.name: types.json_converter(column)
+                for column in self.table.columns
+                if used is None or column.name in used
+            }
             raise self._not_of_type(change, after, by_source, error) from error
 
     def spark_schema(self) -> list[tuple[str, str]]:

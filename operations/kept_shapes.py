@@ -3,6 +3,7 @@
 shapes.json                 every shape that each captured table has had, since when: records are read by it
 <sink>/evolution.json       the shape that the sink was brought to, and what is under way because of a newer one
 <sink>/g<N>/frozen.json     tables that generation N goes on with as they were: its target can't hold what is new
+<sink>/g<N>/mapped.json     fields that its indices have of columns that are gone (operations/schema/mapped.py)
 """
 
 from __future__ import annotations

@@ -178,8 +178,14 @@ _THEIR_OWN = frozenset(
 )
 
 
-def check_mapping(name: str, sink: SearchSink, views: Sequence[View]) -> None:
+def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on: bool = False) -> None:
     """Find typing errors in `mapping:`, and names that no index can have; call it with all of the sink's views.
+
+    Args:
+        name: the sink's.
+        sink: its part of the pipeline file.
+        views: all that it keeps.
+        goes_on: a generation goes on as it was made, and a field that `mapping:` names may have gone since.
 
     Raises:
         ConfigError: fields that no view has and no other field copies to, columns under a server's own names; all.
@@ -197,7 +203,7 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View]) -> None:
                 fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
                 found.wrong.append(ConfigError(what, fix=fix))
     for field, how in sink.mapping.items():
-        if field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
+        if goes_on or field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
             continue
         near = difflib.get_close_matches(field, known, 1)
         error = ConfigError(

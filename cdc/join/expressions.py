@@ -124,6 +124,33 @@ def mentions(text: str, names: Iterable[str]) -> set[str]:
     return {name for name in names if star or name.casefold() in words}
 
 
+def names(text: str, columns: Iterable[str]) -> set[str]:
+    """Which of ``columns`` an expression names as columns of its row: neither one too many nor, in any letter case, one
+    too few. ``*`` names none: it takes those that there are.
+
+    Args:
+        text: a Spark SQL expression.
+        columns: their names.
+    """
+    walk = _Walk(tokens(text), tuple(columns))
+    walk.run()
+    return {name for _, name in walk.found if name is not None}
+
+
+def members(text: str) -> set[tuple[str, str]]:
+    """Each member that an expression names, with the word before it: ``airline.name``; in small letters.
+
+    Args:
+        text: a Spark SQL expression.
+    """
+    found = tokens(text)
+    return {
+        (before.text.casefold(), after.text.casefold())
+        for before, point, after in zip(found, found[1:], found[2:], strict=False)
+        if point.text == "." and point.kind == "symbol" and after.kind in ("word", "quoted")
+    }
+
+
 def over_struct(text: str, names: Iterable[str], struct: str) -> str:
     """An expression over columns as one over the fields of a struct column.
 

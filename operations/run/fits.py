@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from cdc.catalogue import Catalogue
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from cdc.catalogue import Catalogue, Table
 from cdc.records.debezium_json import Fit
+from cdc.shapes import Shape, Shapes, column_changes
 from cdc.types import supported
 from cdc.used import used_columns
 from operations.kept_shapes import Frozen
@@ -23,12 +28,44 @@ def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: boo
         values: whether values that do not fit speak of a table that was changed.
     """
     fits = {}
-    for topic, names in spec.topics.items():
+    for topic in spec.topics:
         table = catalogue.tables[spec.tables[topic].qualified]
         if catalogue.lsn and table.qualified in frozen.tables:
             fits[topic] = Fit(catalogue.lsn, values=values)
         elif catalogue.lsn:
-            used = frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
+            used = _used(spec, topic, table)
             whole = used >= {column.name for column in supported(table).columns}
             fits[topic] = Fit(catalogue.lsn, used, whole, values)
     return fits
+
+
+def read_since(spec: FlowSpec, shapes: Shapes) -> dict[str, Table]:
+    """The tables of a flow, each with the place in the log at which it was last read again for the flow's views.
+
+    ``Table.since`` counts what nobody needed as well: such values are owed (``operations.kept_shapes.owe``), and no
+    newer record of a row follows. A record that is given up for them would be lost without a word. Pure.
+
+    Args:
+        spec: of the flows.
+        shapes: all that the tables have had.
+    """
+    return {
+        topic: replace(table, since=_since(table, shapes.tables.get(table.qualified, ()), _used(spec, topic, table)))
+        for topic, table in spec.tables.items()
+    }
+
+
+def _used(spec: FlowSpec, topic: str, table: Table) -> frozenset[str]:
+    names = spec.topics.get(topic, ())
+    return frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
+
+
+def _since(table: Table, shapes: Sequence[Shape], used: Collection[str]) -> int:
+    numbers = {column.ordinal for column in table.columns if column.name in used}
+    found = (
+        new.since
+        for old, new in pairwise(shapes)
+        if new.oid == shapes[-1].oid
+        and any(one.unlogged and one.new is not None and one.new.ordinal in numbers for one in column_changes(old, new))
+    )
+    return max((since for since in found if since <= table.since), default=0)

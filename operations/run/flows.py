@@ -20,10 +20,10 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
 from operations.generations.elsewhere import refuse_elsewhere
-from operations.kept_shapes import known_to, read_frozen
+from operations.kept_shapes import known_shapes, known_to, read_frozen
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
-from operations.run.fits import fits_of
+from operations.run.fits import fits_of, read_since
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
@@ -85,20 +85,21 @@ def spec_of(
             views.append(typed)
     if isinstance(sink, SearchSink):
         with found.step():
-            check_mapping(build.sink, sink, build.views)
+            check_mapping(build.sink, sink, build.views, goes_on=build.definition is None)
     found.end()
     config: dict[str, Any] = {}
     if not build.warehouse:
         config = sink_config(build.sink, sink, views, computed, generation.number, build.token, pipeline.name)
     spec = flow_spec(pipeline, build.sink, views, config)
+    # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
+    tables = {topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()}
     return replace(
         spec,
         snapshot_lsn=snapshot_lsn,
         # Who fills a generation looks at no table: a column of values that never fit would have it begun anew for ever.
         fits=fits_of(spec, catalogue, frozen, values=catalogue.doubts and not build.rebuilding),
         generation=generation.number,
-        # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
-        tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
+        tables=read_since(replace(spec, tables=tables), known_shapes(pipeline)),
     )
 
 

@@ -20,7 +20,8 @@ from cdc.wording import split, worded
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
-from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
+from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, mapped_after, other_key, together
+from operations.schema.mapped import Fields, note_mapped, read_mapped
 from operations.state_folder import register_of
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
@@ -44,6 +45,7 @@ class Case:
         decision: what the change means.
         whole: what everything means that the generation has not followed so far: more than the last change, where it
             goes on with the table as it was before others.
+        mapped: the fields that the view's index has afterwards, if the generation follows.
     """
 
     sink: str
@@ -53,6 +55,7 @@ class Case:
     table: str
     decision: Decision
     whole: Decision
+    mapped: Fields = field(default_factory=dict)
 
 
 @dataclass
@@ -123,7 +126,7 @@ def cases(
         if not generation.started:
             continue  # it takes the tables as they are
         defined = as_defined(pipeline, generation)
-        frozen = read_frozen(generation)
+        frozen, mapped = read_frozen(generation), read_mapped(generation)
         own = known_to(pipeline, generation, before)
         for name in view_names(defined, sink, generation):
             was = resolved(defined, own, name)
@@ -131,12 +134,13 @@ def cases(
                 continue  # it was not run before
             tables = sorted(view_tables(was).keys() & changed.keys())
             for table, now in after(defined, own, catalogue, name, tables).items():
-                known, new = changed[table]
-                decision = whole = decide(known, new, was, now, defined.sinks[sink])
+                (known, new), fields = changed[table], mapped.get(name, {})
+                decision = whole = decide(known, new, was, now, defined.sinks[sink], fields)
                 if table in frozen.tables:
                     first = replace(known, table=frozen.tables[table])
-                    whole = decide(first, new, was, now, defined.sinks[sink])
-                yield generation, Case(sink, number, number == living, name, table, decision, whole)
+                    whole = decide(first, new, was, now, defined.sinks[sink], fields)
+                left = mapped_after(decision, was, now, defined.sinks[sink], fields)
+                yield generation, Case(sink, number, number == living, name, table, decision, whole, left)
 
 
 def owed_to(
@@ -255,6 +259,8 @@ def _table(
         out.evolution = acted.having(table, todo)
         out.said.append(f"{title}: left as it was (policy.schema: ignore)")
         return
+    for generation, case in found:
+        note_mapped(generation, case.view, case.mapped)
     _freeze(pipeline, was, found)
     thawed = _thaw(table, found) if let else set[tuple[str, int]]()
     out.retake |= {(case.sink, case.generation) for case in concerned} | thawed

@@ -6,24 +6,28 @@ names its columns is hardly ever concerned, and one that takes all of them nearl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from cdc import types
-from cdc.catalogue import Column
+from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError
+from cdc.fold import FoldView
 from cdc.join.columns import document_columns
+from cdc.join.expressions import members, mentions, names
 from cdc.join.view import JoinedView
 from cdc.pipeline import SearchSink
 from cdc.pipeline.sinks import Sink
 from cdc.same_key import key_parts, same_key
 from cdc.shapes import ColumnChange, Shape, column_changes, used_changes
 from cdc.sql_names import quoted
+from cdc.timed import MatchView, WindowView
 from cdc.used import used_columns
 from cdc.view import View
 from sinks.configure import merged, plain
+from sinks.elasticsearch.mapping import merge
 from sinks.iceberg.types import widens
 
 ALL_ROWS = ""
@@ -70,7 +74,14 @@ class Decision:
     stops: bool = False
 
 
-def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sink) -> Decision:
+def decide(
+    old: Shape,
+    new: Shape,
+    was: View,
+    now: View | ConfigError,
+    sink: Sink,
+    mapped: Mapping[str, Any] | None = None,
+) -> Decision:
     """What a change of one table means for a view in a sink.
 
     Args:
@@ -79,6 +90,7 @@ def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sin
         was: the view, resolved with the table as it was.
         now: resolved with the table as it is, or why it can't be.
         sink: the sink's part of the pipeline file.
+        mapped: fields that its index has besides, of columns that are gone: see ``mapped_after``.
 
     Returns:
         one decision; of several changes at once the one that costs most.
@@ -91,14 +103,13 @@ def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sin
         return Decision(Verdict.NEW_GENERATION, (f"the key is ({', '.join(new.table.primary_key)})",), stops=True)
     used = set(used_columns(was, table) | used_columns(now, table))
     changes = list(used_changes(column_changes(old, new), used))
-    lost = sorted(_said(was, table) - {*new.table.by_name, *(former for former, _ in new.table.renamed)})
     if not changes:
         return Decision(Verdict.NOTHING)
-    if lost or (broken := sorted(_said(was, table) - new.table.by_name.keys())):
-        return Decision(Verdict.REFUSE, (f"its Spark SQL names {', '.join(lost or broken)}",), stops=True)
+    if lost := sorted(_lost(was, now, table)):
+        return Decision(Verdict.REFUSE, (f"its Spark SQL names {', '.join(lost)}",), stops=True)
     why = tuple(change.words for change in changes)
     read = ALL_ROWS if _replaced(old, new, used) else _read(changes, was, now, table, sink)
-    if _needs_new(changes, was, now, table, sink):
+    if _needs_new(was, now, table, sink, mapped or {}):
         whole = read == ALL_ROWS or any(change.unlogged for change in changes)
         return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None)
     return Decision(Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE, why, read)
@@ -132,24 +143,59 @@ def _replaced(old: Shape, new: Shape, used: set[str]) -> bool:
     )
 
 
-def _said(view: View, table: str) -> set[str]:
-    """Columns of a table that Spark SQL of a view names."""
-    if isinstance(view, JoinedView):
-        return set()  # refused when it is resolved or analysed
-    if view.table.qualified != table:
-        return set()
-    return set(used_columns(view, table)) - {source for source, _ in view.columns} - set(view.key)
+def _values(view: View) -> list[str]:
+    """Its Spark SQL that makes something that documents show, or that a state keeps; not that of a condition."""
+    found = list(view.fields.values())
+    if isinstance(view, FoldView):
+        found.append(view.step)
+    if isinstance(view, (WindowView, MatchView)):
+        found += view.expressions
+    return found
 
 
-def _needs_new(changes: Sequence[ColumnChange], was: View, now: View, table: str, sink: Sink) -> bool:
-    """Whether what is there can't hold what comes."""
+def _lost(was: View, now: View, table: str) -> set[str]:
+    """What Spark SQL of a view names and its row has no more. Documents may go on to show it, by the name that the file
+    knows; of expressions Spark takes none, and all of the generation would stop."""
+    texts = [*_values(was), *([was.where] if was.where else [])]
+    gone = _without({name for name, _ in was.spark_schema()}, {name for name, _ in now.spark_schema()})
+    lost = set[str]().union(*(names(text, gone) for text in texts))
+    if isinstance(was, FoldView):
+        return lost | _as_members(texts, gone, lambda before: before == "event")
     if isinstance(was, JoinedView) and isinstance(now, JoinedView):
-        if now.layout.renamed(was.layout.description()) != now.layout.description():
-            return True
-    elif now.needs_spark and _retyped(changes, _said(now, table)) and sink.type != "redis":
+        lost |= _lost_below(was, now, table, texts)
+    return lost
+
+
+def _lost_below(was: JoinedView, now: JoinedView, table: str, texts: Sequence[str]) -> set[str]:
+    """Likewise of a table's rows that are not the root: structs by their columns' own names, and what is aggregated."""
+    kept, there = was.layout.tables[table], now.layout.tables[table].table.by_name
+    gone = _without(kept.table.by_name, there)
+    computed = [text for one in kept.aggregates if one.computed for text in (one.value, one.where) if text]
+    lost = set[str]().union(*(names(text, gone) for text in computed))
+    nodes = [node for path, node in was.tree.walk() if path]
+    mine = {node.name.casefold() for node in nodes if node.table.qualified == table}
+    others = {node.name.casefold() for node in nodes} - mine
+    return lost | (_as_members(texts, gone, lambda before: before not in others) if mine else set())
+
+
+def _without(before: Collection[str], after: Collection[str]) -> set[str]:
+    there = {name.casefold() for name in after}
+    return {name for name in before if name.casefold() not in there}
+
+
+def _as_members(texts: Sequence[str], columns: Collection[str], of: Callable[[str], bool]) -> set[str]:
+    said = {member for text in texts for before, member in members(text) if of(before)}
+    return {name for name in columns if name.casefold() in said}
+
+
+def _needs_new(was: View, now: View, table: str, sink: Sink, mapped: Mapping[str, Any]) -> bool:
+    """Whether what is there can't hold what comes."""
+    if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _stored_otherwise(was, now):
+        return True
+    if sink.type != "redis" and _computed_otherwise(was, now, table):
         return True  # what Spark SQL makes of another type may be of another type
     if isinstance(sink, SearchSink):
-        return _differ(_properties(was, sink), _properties(now, sink))
+        return _differ(merge(mapped, _properties(was, sink)), _properties(now, sink))
     if sink.form == "columns":
         if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _nested(was) != _nested(now):
             return True  # a struct with other fields, or fields of other types
@@ -158,18 +204,62 @@ def _needs_new(changes: Sequence[ColumnChange], was: View, now: View, table: str
     return False
 
 
+def _stored_otherwise(was: JoinedView, now: JoinedView) -> bool:
+    return now.layout.renamed(was.layout.description()) != now.layout.description()
+
+
+def _computed_otherwise(was: View, now: View, table: str) -> bool:
+    """Whether Spark SQL of a view makes something of a column that has another type in Spark by now."""
+    if not isinstance(was, JoinedView) or not isinstance(now, JoinedView):
+        return any(mentions(text, _other_types(was.table, now.table)) for text in _values(was))
+    if not (other := _other_types(was.layout.tables[table].table, now.layout.tables[table].table)):
+        return False
+    of_rows = was.layout.tables[table].aggregates
+    if any(
+        mentions(one.value, other) for one in of_rows if one.value and one.column is None and one.function != "count"
+    ):
+        return True
+    before, after = dict(was.spark_schema()), dict(now.spark_schema())
+    shown = {name for name in before.keys() & after.keys() if before[name] != after[name]}
+    return any(mentions(text, shown) for text in _values(was))
+
+
+def _other_types(old: Table, new: Table) -> set[str]:
+    both = old.by_name.keys() & new.by_name.keys()
+    return {name for name in both if types.spark_type(old.by_name[name]) != types.spark_type(new.by_name[name])}
+
+
 def _nested(view: JoinedView) -> dict[str, str]:
     """What of a table's columns is not the root's own, with its type."""
     own = {out for _, out in view.columns}
     return {name: kind for name, kind in document_columns(view) if name not in own}
 
 
-def _retyped(changes: Sequence[ColumnChange], names: set[str]) -> bool:
-    return any(change.kind == "retyped" and change.new is not None and change.new.name in names for change in changes)
-
-
 def _properties(view: View, sink: SearchSink) -> dict[str, Any]:
     return merged(view.elasticsearch_mapping(), plain(sink.mapping))
+
+
+def mapped_after(
+    decision: Decision, was: View, now: View | ConfigError, sink: Sink, mapped: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The fields that an index has after a change, of those that no document shows any more too: a mapping is never
+    taken back. Another column may come under such a name, of another type. Pure.
+
+    Args:
+        decision: what was decided.
+        was: see ``decide``.
+        now: likewise.
+        sink: likewise.
+        mapped: what this gave after the change before; empty before the first.
+
+    Returns:
+        ``mapped`` itself if there is nothing to remember.
+    """
+    follows = decision.verdict in (Verdict.IN_PLACE, Verdict.READ_AGAIN)
+    if not follows or isinstance(now, ConfigError) or not isinstance(sink, SearchSink):
+        return mapped
+    whole, after = merge(mapped, _properties(was, sink)), _properties(now, sink)
+    return mapped if merge(whole, after) == after else whole
 
 
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -125,6 +125,7 @@ class Evolving:
         self._asked = 0.0
         self._broken: set[str] = set()
         self._mended: set[str] = set()  # those that were broken while this ran, and are no more
+        self._absent: frozenset[str] = frozenset()  # those with something to do that were not there, last time
         self._doubts: dict[Path, float] = {}  # generations that doubt, and since when
         self._doubted: dict[Path, float] = {}  # those that were opened anew because of it, and when
         self._work = Work(start)
@@ -194,15 +195,27 @@ class Evolving:
         for sink, acted in _acted(self.pipeline, self.evolutions, look.shapes, catalogue, self._allowed, broken):
             known = self.evolutions[sink].todo
             self.evolutions[sink] = acted.evolution
-            for table in [table for table in acted.evolution.todo if table not in look.shapes]:
-                self._set(sink, table, None)  # it is gone: what stops because of it is said elsewhere
+            for table in acted.evolution.todo.keys() - look.shapes.keys():
+                self._set(sink, table, self._put_off(table, acted.evolution.todo[table]))
             begun |= {(sink, table) for table, todo in self.evolutions[sink].todo.items() if known.get(table) != todo}
             retake |= acted.retake
             said += acted.said
+        self._absent = frozenset(table for _, table, _ in self._todo() if table not in look.shapes)
         said += self._owed(catalogue)
         self._work.break_off(self.pipeline, lambda step: self._overtaken(step, begun, retake))
         self._take_again(engine, replace(look, catalogue=catalogue), retake)
         return list(dict.fromkeys(said))
+
+    def _put_off(self, table: str, todo: Todo) -> Todo:
+        """What is left to do for a table that is not there: what stops because of it is said elsewhere.
+
+        It may be back at the next look, as it was, and then nothing is decided anew. A generation that goes on with
+        the table as it was goes on so for ever if nobody builds the next one.
+        """
+        left = replace(todo, waits=False, error=None)
+        if table in self.pipeline.source.tables:
+            return left
+        return replace(left, read=None, capture=False, sweep=False, new=False, show=False)
 
     def _overtaken(self, step: Step, begun: Collection[tuple[str, str]], retake: Collection[tuple[str, int]]) -> bool:
         """Whether what is being done is not any more what has to be: it ends, and goes on with the tables as they are.
@@ -293,7 +306,8 @@ class Evolving:
                     if todo.new and step.kind == "capture" and not error:
                         left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
                     self._set(sink, table, left)
-        open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
+        named = self._absent.intersection(self.pipeline.source.tables)  # nothing can be done before it is there again
+        open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits and table not in named]
         for step in self._work.due(steps_of(open_ones, busy, self._work.failed)):
             if self._begin(engine, step, open_ones):
                 said.append(step.begin)

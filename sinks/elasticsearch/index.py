@@ -134,7 +134,8 @@ class Indices:
                 f"{self._settings.who}: the mapping of {name} differs from what view {target.view!r} needs: "
                 f"{reason_of(error)}",
                 means="a field's type can't be changed in an index that exists; nothing was changed",
-                fix=f"set `mapping:` back, or delete the indices {name} and {target.fences} and load the sink afresh",
+                fix=f"`headwater rebuild FILE {self._settings.name} --auto` makes another index beside this one, which"
+                " readers see once it equals Postgres",
             ) from error
 
     def _update_settings(self, name: str, wanted: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ class TimedReader(EntryDecoder):
                 if change.op is Op.UPDATE:
                     raise _changed(view.name, change.table, f"{topic}/{partition}/{offset}")
                 # Nobody reads an event's document: it becomes a part of another.
-                row, identity = view.typed_row(change), view.document_id(change)
+                row, identity = self.typed_row(view, change), view.document_id(change)
                 entry = Entry(view.name, identity, change.position, b"{}", *at, change.ts_ms, row)
                 assert isinstance(view, TimedView)
                 moment = view.moment(change, row)

@@ -24,6 +24,7 @@ from cdc.errors import DecodeError, UnavailableValue
 from cdc.letters.deadletter import DeadLetter
 from cdc.records.change import Change, Op
 from cdc.records.debezium_json import Decoder
+from cdc.used import used_columns
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.reading.spec import FlowSpec
@@ -85,6 +86,7 @@ class EntryDecoder:
         self.routes: dict[str, tuple[Decoder, list[View]]] = {
             topic: (decoders[topic], [spec.views[name] for name in names]) for topic, names in spec.topics.items()
         }
+        self._used = {name: used_columns(view, view.table.qualified) for name, view in spec.views.items()}
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """Decode records (key, value, topic, partition, offset) into the newest entry of each key, and behind it the
@@ -129,9 +131,13 @@ class EntryDecoder:
         identity, document = view.render(change)
         row = None
         if self.typed:
-            row = key_row(view, change) if document is None else view.typed_row(change)
+            row = key_row(view, change) if document is None else self.typed_row(view, change)
         at = (change.topic, change.partition, change.offset, change.ts_ms)
         return Entry(view.name, identity, change.position, document, *at, row)
+
+    def typed_row(self, view: View, change: Change) -> tuple[Any, ...]:
+        """See ``View.typed_row``; of what the view uses, and nothing else."""
+        return view.typed_row(change, self._used[view.name])
 
     def _letter(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -171,6 +172,17 @@ def test_an_unavailable_value_stops_only_the_views_that_use_it() -> None:
     with pytest.raises(UnavailableValue):
         without.typed_row(change)
     assert without.render(decode(event("d", after=None))) == ("1|x\\|y", None)
+
+
+def test_a_typed_row_has_nothing_of_a_column_that_the_view_does_not_use() -> None:
+    """Retyped at the source, it cost each record of before its row: the table is not read again for it."""
+    view, change = View.identity(TABLE), decode(event(after=ROW | {"at": "no time"}))
+    assert view.typed_row(change, frozenset("abn")) == (1, "x|y", Decimal("1.50"), None)
+    lacking = decode(event(after={name: value for name, value in ROW.items() if name != "n"} | {"at": "no time"}))
+    assert view.typed_row(lacking, frozenset("an")) == (1, None, None, None)
+    for used in (None, frozenset(("at",))):
+        with pytest.raises(DecodeError, match=r"column at of public\.t does not hold"):
+            view.typed_row(change, used)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import DecodeError, ShapeUnknown
+from cdc.errors import ConfigError, DecodeError, ShapeUnknown
+from cdc.pipeline import loads
 from cdc.records.debezium_json import Decoder, Fit
+from cdc.shapes import Shape, Shapes
 from cdc.view import View
-from operations.kept_shapes import Frozen
-from operations.run.fits import fits_of
+from operations.kept_shapes import Frozen, remember_shapes
+from operations.opened import Opened
+from operations.run.fits import fits_of, read_since
+from operations.run.flows import spec_of
+from operations.state_folder import register_of
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
 CODE = Column("code", "text", "text", ordinal=2)
@@ -40,3 +47,54 @@ def test_a_table_that_a_generation_goes_on_with_as_it_was_may_change_once_more()
 def test_of_other_tables_names_matter_too() -> None:
     assert fit(Frozen()).used == {"id"}
     assert not fit(Frozen({"club.hives": HIVES}), values=False).values
+
+
+def test_a_record_is_given_up_only_if_the_table_was_read_again_for_what_the_views_use() -> None:
+    """A column that nobody shows was retyped: its table is not read again, and a bad value of before had no letter."""
+    number = replace(CODE, type_name="integer", base_type="int4")
+    wider = replace(ID, type_name="bigint", base_type="int8")
+    first = Shape(HIVES, 0, 1, "a")
+    second = Shape(replace(HIVES, columns=(wider, CODE)), 100, 1, "b")
+    third = Shape(replace(HIVES, columns=(wider, number)), 200, 1, "c")
+    known = Shapes({"club.hives": (first, second, third)})
+    table = known.told_to(Catalogue({"club.hives": third.table})).tables["club.hives"]
+    assert table.since == 200
+
+    def since(*shown: str, table: Table = table) -> int:
+        view = View("slim", table, ("id",), tuple((name, name) for name in shown))
+        spec: Any = SimpleNamespace(topics={"t": ("slim",)}, tables={"t": table}, views={"slim": view})
+        return read_since(spec, known)["t"].since
+
+    assert (since("id"), since("id", "code")) == (100, 200)
+    assert since("id", "code", table=replace(table, since=100)) == 100  # who goes by an older look knows no more
+    assert since("id", table=replace(HIVES, since=0)) == 0
+
+
+FILE = """
+version: 1
+name: p
+source: {database: d, user: u, tables: [club.hives]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://127.0.0.1:1"}
+views: {slim: {root: club.hives}}
+sinks: {search: {type: elasticsearch, url: "http://127.0.0.1:1", view: slim, mapping: {gone: {type: keyword}}}}
+engine: {state_dir: STATE}
+"""
+
+
+def test_the_work_of_a_generation_goes_by_what_was_read_again_and_does_without_a_field_that_has_gone(
+    tmp_path: Path,
+) -> None:
+    pipeline = loads(FILE.replace("STATE", str(tmp_path)), "p.yaml", {})
+    (tmp_path / "p").mkdir()
+    number = replace(HIVES, columns=(ID, replace(CODE, type_name="integer", base_type="int4")))
+    remember_shapes(pipeline, {"club.hives": Shape(HIVES, 0, 1, "a")})
+    shapes = remember_shapes(pipeline, {"club.hives": Shape(number, 100, 1, "b")})
+    catalogue = shapes.told_to(Catalogue({"club.hives": number}))
+    generation = register_of(pipeline, "search").generation(1)
+    for view, since in ((VIEW, 0), (View.identity(number, "slim"), 100)):
+        build = Opened(pipeline, generation, [view], token=1)
+        (table,) = spec_of(build, catalogue, cast(Any, None), 0).tables.values()
+        assert table.since == since
+    with pytest.raises(ConfigError, match="'gone' that none of its views has"):  # one that is made of the file
+        spec_of(replace(build, definition={}), catalogue, cast(Any, None), 0)

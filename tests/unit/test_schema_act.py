@@ -32,6 +32,7 @@ from operations.kept_shapes import (
 )
 from operations.schema import said
 from operations.schema.act import Acted, act, in_words, owed_to, still_to_do
+from operations.schema.mapped import read_mapped
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
 from spark.disk.made_of import define
@@ -314,6 +315,28 @@ def test_a_condition_that_may_name_a_column_that_is_gone_is_asked_no_more(tmp_pa
     assert out.evolution.todo["public.orders"].read == ""
 
 
+def test_a_column_under_the_name_of_one_that_has_gone_has_its_field_of_before(tmp_path: Path) -> None:
+    """Expand and contract, in three looks: the index still has the first column's field, and refused the last step."""
+    pipeline = make(tmp_path)
+    wide = Column("at_new", "bigint", "int8", ordinal=3)
+    steps = [(ID, AT, wide), (ID, wide), (ID, replace(wide, name="at"))]
+    shapes = [
+        ORDERS,
+        *(replace(ORDERS, table=replace(ORDERS.table, columns=c), since=n) for n, c in enumerate(steps, 1)),
+    ]
+    known, generation = Evolution(acted=BEFORE), register_of(pipeline, "search").generation(1)
+    for until in range(2, 5):
+        now = {**BEFORE, "public.orders": shapes[until - 1]}
+        told = Shapes({"public.orders": tuple(shapes[:until]), "public.customers": (CUSTOMERS,)}).told_to(
+            Catalogue({name: shape.table for name, shape in now.items()})
+        )
+        known = act(pipeline, "search", told, now, known).evolution
+        assert known.todo["public.orders"].rebuild == (until == 4)
+    assert read_mapped(generation)["order"]["at"] == {"type": "integer"}
+    assert "at_new" in read_frozen(generation).tables["public.orders"].by_name
+    assert list(read_mapped(register_of(pipeline, "cache").generation(1))) == []
+
+
 def test_values_that_no_log_has_are_owed_until_a_view_needs_them(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     default = replace(
@@ -394,7 +417,9 @@ def test_shapes_are_kept_by_whoever_sees_them(tmp_path: Path) -> None:
     assert [shape.since for shape in known_shapes(pipeline).tables["public.orders"]] == [0, 9]
 
 
-@pytest.mark.parametrize("name", ["shapes.json", "search/evolution.json", "search/g1/frozen.json"])
+@pytest.mark.parametrize(
+    "name", ["shapes.json", "search/evolution.json", "search/g1/frozen.json", "search/g1/mapped.json"]
+)
 def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
     pipeline = make(tmp_path)
     (tmp_path / "shop" / name).write_text("{")
@@ -402,6 +427,7 @@ def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
         "shapes.json": lambda: known_shapes(pipeline),
         "search/evolution.json": lambda: read_evolution(pipeline, "search"),
         "search/g1/frozen.json": lambda: read_frozen(register_of(pipeline, "search").generation(1)),
+        "search/g1/mapped.json": lambda: read_mapped(register_of(pipeline, "search").generation(1)),
     }
     with pytest.raises(StateError, match="json can't be read"):
         reads[name]()

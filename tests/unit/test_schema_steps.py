@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.catalogue import Catalogue, Table
+from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline, loads
-from operations.kept_shapes import Todo, freeze
+from cdc.shapes import Shape
+from operations.kept_shapes import Evolution, Todo, freeze
 from operations.schema import work
 from operations.schema.evolving import Evolving
 from operations.schema.steps import Step, steps_of
@@ -223,5 +224,39 @@ def test_a_doubt_is_settled_by_a_look_that_began_after_it_and_comes_once(now: li
         evolving._doubts = {}
         evolving._take_again(engine, Look(known, {}, now[0] + 1), ())
         assert not opened and engine.catalogue == known
+    finally:
+        evolving.close()
+
+
+ORDERS = Shape(Table("public", "orders", (Column("id", "integer", "int4", nullable=False, ordinal=1),), ("id",)), 0, 1)
+
+
+@pytest.mark.parametrize("captured", ["public.orders", '"public.*"'])
+def test_what_is_to_be_done_for_a_table_outlasts_a_look_that_does_not_find_it(tmp_path: Path, captured: str) -> None:
+    """A table was renamed away and back: nobody built the next generation, and the living one stood as it was."""
+    (tmp_path / "shop").mkdir()
+    text = TEXT.replace("[public.orders]", f"[{captured}]").replace("STATE", str(tmp_path))
+    begun, there = list[Any](), {"public.orders": ORDERS}
+
+    def start(work: Any, *arguments: Any) -> Any:
+        begun.append(work)
+        return Child("")
+
+    evolving = Evolving(loads(text, "shop.yaml", {}), Path("shop.yaml"), start=start)
+    engine: Any = SimpleNamespace(builds=[])
+    wanted = Todo(("column x is text",), 1.0, read="", rebuild=True, sweep=True, error="no answer")
+    evolving.evolutions["cache"] = Evolution(there, {"public.orders": wanted})
+    try:
+        evolving._follow(engine, Look(Catalogue({}), {}), ())
+        evolving._work_off(engine, [])
+        left = evolving.evolutions["cache"].todo["public.orders"]
+        if captured == "public.orders":
+            assert (left, begun) == (replace(wanted, error=None), [])  # what is not there is neither read nor built
+        else:  # and of what nobody has named nobody knows whether it comes back
+            assert (left, len(begun)) == (replace(wanted, read=None, sweep=False, error=None), 1)
+            evolving._work.break_off(evolving.pipeline)
+        evolving._follow(engine, Look(Catalogue({"public.orders": ORDERS.table}), there), ())
+        evolving._work_off(engine, [])
+        assert evolving.evolutions["cache"].todo["public.orders"] == left and begun
     finally:
         evolving.close()

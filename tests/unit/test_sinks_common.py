@@ -215,6 +215,15 @@ def test_a_mapping_may_name_copies_aliases_and_computed_fields() -> None:
     check_mapping("search", elasticsearch(mapping=mapping), [VIEW])
 
 
+def test_a_generation_goes_on_when_a_field_that_its_mapping_names_has_gone() -> None:
+    """A column was renamed at the source: all flows of the sink stood, of other tables too."""
+    sink = elasticsearch(mapping={"form": {"type": "keyword"}})
+    check_mapping("search", sink, [VIEW], goes_on=True)
+    taken = replace(VIEW, columns=(*VIEW.columns, ("x", "_id")))
+    with pytest.raises(ConfigError, match="no index can have a field '_id'"):
+        check_mapping("search", sink, [taken], goes_on=True)
+
+
 @pytest.mark.parametrize("taken", ["_id", "_source", "_doc_count", "a..b", ".a", " "])
 def test_a_column_under_a_name_that_no_index_can_have_is_found_before_one_is_made(taken: str) -> None:
     renamed = tuple((column, taken if at == 0 else out) for at, (column, out) in enumerate(VIEW.columns))

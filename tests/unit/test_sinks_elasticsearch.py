@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
 from elastic_transport import ApiResponseMeta, ConnectionTimeout, HttpHeaders, NodeConfig, TlsError
 from elastic_transport import ConnectionError as NoConnection
-from elasticsearch import ApiError
+from elasticsearch import ApiError, BadRequestError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from sinks.elasticsearch import mapping
 from sinks.elasticsearch.bulk import POISON_TRIES, PRESSURE, Line, chunks, encode, judge
 from sinks.elasticsearch.client import RawSourceSerializer, is_passing, split_sources
 from sinks.elasticsearch.housekeeping import Housekeeping
+from sinks.elasticsearch.index import Indices
 from sinks.elasticsearch.settings import Target, read_settings
 
 JSON = st.recursive(
@@ -343,3 +345,22 @@ def test_housekeeping_comes_round_alone_and_survives_its_failures(caplog: pytest
     keeper.look(place)
     assert begun == ["flight"] * 2
     assert "not forgotten this time: away" in caplog.text
+
+
+# --- indices ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_mapping_that_an_index_refuses_names_the_command_that_makes_another_one() -> None:
+    """It told to delete the index that readers see."""
+    settings = read_settings(config())
+    body = {"error": {"type": "illegal_argument_exception", "reason": "mapper [n] cannot be changed"}}
+    error = api_error(400, body)
+
+    def refuse(**_: Any) -> None:
+        raise BadRequestError(error.message, error.meta, error.body)
+
+    client: Any = SimpleNamespace(indices=SimpleNamespace(put_mapping=refuse))
+    (target,) = settings.targets.values()
+    with pytest.raises(SinkRefused, match=r"mapper \[n\] cannot be changed") as caught:
+        Indices(client, settings, cast(Any, None))._update_mapping(target, "i", {"dynamic": False, "properties": {}})
+    assert f"`headwater rebuild FILE {settings.name} --auto`" in str(caught.value)

@@ -192,6 +192,18 @@ def test_a_value_of_before_its_column_was_retyped_is_no_letter_but_waits_for_the
     assert len(EntryDecoder(spec).decode(records(event(1, "no time", 60))).letters) == 1
 
 
+def test_a_row_of_before_a_column_was_retyped_that_its_view_does_not_use_is_there() -> None:
+    """Nobody reads the table again for such a column: the record was thrown away, without a letter."""
+    table = replace(TIMED, since=60)
+    view = View("t", table, ("id",), (("id", "id"),), where="id > 0")
+    spec = replace(SPEC, views={"t": view}, tables={"p.public.t": table})
+    found = EntryDecoder(spec, typed=True).decode(records(event(1, "no time", 59), event(2, "no time", 61)))
+    assert [entry.row for entry in found.entries] == [(1, None), (2, None)] and not found.letters
+    for more in ({"where": "V IS NULL"}, {"fields": {"all": "struct(*)"}}):
+        spec = replace(SPEC, views={"t": replace(view, **more)}, tables={"p.public.t": table})
+        assert len(EntryDecoder(spec, typed=True).decode(records(event(1, "no time", 61))).letters) == 1
+
+
 def newest_of(size: int, pairs: list[tuple[bytes | None, bytes | None]]) -> dict[str, tuple[int, bool]]:
     """What a repair finds in the log when it reads it in pieces: key -> version, and whether there is a row."""
     decoder, known, ended = EntryDecoder(SPEC), dict[str, Newest](), dict[str, Newest]()

@@ -1,0 +1,55 @@
+"""The fields that a generation's indices have of columns that are gone: ``<sink>/g<N>/mapped.json``.
+
+A search server never forgets a field. What comes later under such a name must be of its type, or needs an index of its
+own (``operations.schema.decide``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import StateError
+from cdc.formats import SHAPES, refuse_newer
+from operations.kept_shapes import MEND
+from spark.disk.files import write_atomic
+from spark.disk.state import Generation
+
+Fields = Mapping[str, Any]
+
+
+def read_mapped(generation: Generation) -> dict[str, Fields]:
+    """View -> the fields of its index, as it has had them; nothing of a view that has lost none.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+    """
+    path = _path(generation)
+    if not path.exists():
+        return {}
+    try:
+        raw = json.loads(path.read_text())
+        refuse_newer(str(path), raw["format"], SHAPES)
+        return {str(view): dict(fields) for view, fields in raw["views"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+
+def note_mapped(generation: Generation, view: str, fields: Fields) -> None:
+    """Remember a view's fields besides; nothing is written if they are known.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+        DiskFull: no room (transient).
+    """
+    known = read_mapped(generation)
+    if known.get(view, {}) != fields:
+        write_atomic(
+            _path(generation), json.dumps({"format": SHAPES, "views": {**known, view: fields}}, sort_keys=True)
+        )
+
+
+def _path(generation: Generation) -> Path:
+    return generation.folder / "mapped.json"

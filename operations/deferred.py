@@ -8,6 +8,7 @@ from pathlib import Path
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.rowstore import row_store_settings
+from sinks.rowstore.contract import still_runs
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.disk.checkpoint import in_fill, is_live
@@ -52,12 +53,13 @@ class Deferred:
     def _ask(self, generation: Generation, flow: str, known: str) -> str | None:
         store = self._store(generation, flow)
         waiting, server = store.waiting(), store.server()
-        if server != known:
+        same = still_runs(known, server)
+        if not same:
             # After a fail-over this connection may lead to the former server: the next look makes another.
             self._stores.pop(generation.flow_folder(flow)).close()
         # A server that was restarted may have forgotten which documents were still to be written: its flow finds out,
         # and reads again what the store has lost (spark/join/health.py).
-        if server != known or not store.noted().identity:
+        if not same or not store.noted().identity:
             return f"the row store of view {flow} was restarted: its flow has to look what it has lost"
         if waiting:
             return f"{waiting:,} documents of view {flow} that a change has touched are still to be written"

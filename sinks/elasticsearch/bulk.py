@@ -17,7 +17,7 @@ from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
-from sinks.elasticsearch.client import is_passing, reason_of, refused
+from sinks.elasticsearch.client import CLOSED, NO_INDEX, is_passing, reason_of, refused
 from sinks.elasticsearch.settings import Address
 from sinks.retry import Patience
 
@@ -117,7 +117,7 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
         reason += f" ({cause})"
     if kind == "version_conflict_engine_exception":
         return STALE
-    if kind in ("index_not_found_exception", "index_closed_exception"):
+    if kind in (NO_INDEX, CLOSED):
         raise SinkRefused(
             f"the index to write to is gone or closed: {reason}",
             means="someone deleted or closed it while the sink was running; nothing is written to an unmapped index",
@@ -208,7 +208,7 @@ class Bulk:
                 return False
             patience.hold(f"{self._who}: {reason}")  # an overloaded server digests smaller requests
         elif status == 404:
-            judge({"status": 404, "error": {"type": "index_not_found_exception", "reason": reason}}, 0)
+            judge({"status": 404, "error": {"type": NO_INDEX, "reason": reason}}, 0)
         else:
             raise refused(f"{self._who}: {reason}", error) from error
         middle = len(lines) // 2

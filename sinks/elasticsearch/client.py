@@ -6,11 +6,12 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from elastic_transport import ConnectionError as NoConnection
-from elastic_transport import TransportError
+from elastic_transport import ObjectApiResponse, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
@@ -21,6 +22,11 @@ from sinks.elasticsearch.settings import PRODUCTS, Settings
 
 # 408 request timeout, 429 too many requests / disk watermark, 5xx: the same request may succeed later.
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
+# What a server says of an index, or of an alias, that is not there, and of one that somebody has closed.
+NO_INDEX, CLOSED = "index_not_found_exception", "index_closed_exception"
+# Errors of a single document of a multi-get that stay, and the status that a request of it alone would have. Any other
+# passes, like that of a shard whose node is starting.
+_STAYING = {"security_exception": 403, "illegal_argument_exception": 400}
 # A flow tries until it goes through; whoever reads this of a command has its line alone.
 STARTED_AGAIN = "check that the server is up; `run` goes on by itself, another command is to be given again"
 
@@ -120,7 +126,7 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, UnsupportedProductError):
         return False
     if isinstance(error, ApiError):
-        return error.meta.status in PASSING or _blocked(error.body)
+        return error.meta.status in PASSING or _blocked(error.body) or _let_go(error.body)
     if isinstance(error, NoConnection):
         return "CERTIFICATE_VERIFY_FAILED" not in repr(error)
     # A half-read answer of a server that is going down parses as bad JSON.
@@ -131,6 +137,33 @@ def _blocked(body: Any) -> bool:
     """A cluster block (read-only after a full disk, no master yet) is lifted by a person or by the server."""
     cause = body.get("error") if isinstance(body, dict) else None
     return isinstance(cause, dict) and cause.get("type") == "cluster_block_exception"
+
+
+def _let_go(body: Any) -> bool:
+    """A point in time lies in its node's memory, and is gone with it (404): who reads from the start gets another."""
+    cause = body.get("error") if isinstance(body, dict) else None
+    causes = cause.get("root_cause") or () if isinstance(cause, dict) else ()
+    return any(one.get("type") == "search_context_missing_exception" for one in causes)
+
+
+def each_document(answer: ObjectApiResponse[Any]) -> list[dict[str, Any]]:
+    """What a multi-get says of each document. It answers 200 though it could not read some of them.
+
+    Args:
+        answer: the server's.
+
+    Returns:
+        A thing for each document, in order. One that has an ``error`` has that of an index that is not there or closed.
+
+    Raises:
+        ApiError: a document could not be read for another reason; as if it had been asked for alone.
+    """
+    documents: list[dict[str, Any]] = answer.body["docs"]
+    for error in (document["error"] for document in documents if "error" in document):
+        kind = str(error.get("type"))
+        if kind not in (NO_INDEX, CLOSED):
+            raise ApiError(kind, meta=replace(answer.meta, status=_STAYING.get(kind, 503)), body={"error": error})
+    return documents
 
 
 @contextmanager
@@ -149,6 +182,11 @@ def translated(who: str, doing: str) -> Iterator[None]:
         if is_passing(error):
             raise SinkUnavailable(what, fix=STARTED_AGAIN) from error
         raise refused(what, error) from error
+
+
+def no_copy(index: str) -> SinkUnavailable:
+    """A shard of an index is on no node now, so what is told of the index lacks what lies in it."""
+    return SinkUnavailable(f"no copy of a shard of index {index} has started yet", fix=STARTED_AGAIN)
 
 
 def refused(what: str, error: Exception) -> SinkRefused:

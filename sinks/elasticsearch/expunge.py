@@ -16,7 +16,7 @@ from elastic_transport import ConnectionTimeout
 from elasticsearch import Elasticsearch
 
 from cdc.errors import EraseUnfinished
-from sinks.elasticsearch.client import connect, translated
+from sinks.elasticsearch.client import connect, no_copy, translated
 from sinks.elasticsearch.settings import Settings, read_settings
 
 # For the time of it: segments with a single deleted document are merged as well.
@@ -57,13 +57,16 @@ class Expunger:
         """How many deleted documents an index's files hold, of all copies; None if there is no such index.
 
         Raises:
-            SinkUnavailable: no answer (transient). SinkRefused: rights are missing.
+            SinkUnavailable: no answer, or a shard is away (transient). SinkRefused: rights are missing.
         """
         with self._asking("looking for deleted documents") as client:
             # Else it is told what was there when somebody searched last.
             client.options(ignore_status=404).indices.refresh(index=index)
-            found = client.options(ignore_status=404).indices.stats(index=index, metric="docs").body
-        return None if "error" in found else int(found["_all"]["total"]["docs"].get("deleted", 0))
+            found = client.options(ignore_status=404).indices.stats(index=index, metric="docs", level="shards").body
+            if "error" in found:
+                return None
+            _refuse_missing(client, index, found["indices"].get(index, {"shards": {}})["shards"])
+        return int(found["_all"]["total"]["docs"].get("deleted", 0))
 
     def were(self, index: str) -> dict[str, str | None]:
         """The settings of ``FOR_THE_MOMENT`` as they are; None for the server's default."""
@@ -145,9 +148,17 @@ def _merge(client: Elasticsearch, index: str, until: float) -> None:
         patient.indices.forcemerge(index=index, only_expunge_deletes=True)
 
 
+def _refuse_missing(client: Elasticsearch, index: str, shards: Mapping[str, Any]) -> None:
+    """Of a shard that is on no node nothing is told, as if it held nothing."""
+    settings = client.indices.get_settings(index=index, flat_settings=True).body[index]["settings"]
+    if len(shards) < int(settings["index.number_of_shards"]):
+        raise no_copy(index)
+
+
 def _shards(client: Elasticsearch, index: str) -> list[tuple[str, Mapping[str, Any]]]:
-    found = client.indices.stats(index=index, level="shards").body["indices"].get(index, {"shards": {}})
-    return [(number, copy) for number, copies in found["shards"].items() for copy in copies]
+    shards = client.indices.stats(index=index, level="shards").body["indices"].get(index, {"shards": {}})["shards"]
+    _refuse_missing(client, index, shards)
+    return [(number, copy) for number, copies in shards.items() for copy in copies]
 
 
 def _written(client: Elasticsearch, index: str) -> dict[str, int]:
@@ -170,6 +181,7 @@ def _unclean(client: Elasticsearch, index: str) -> Segments:
     """Segments that have deleted documents, or that are gone and that a reader still holds."""
     found: Segments = set()
     shards = client.indices.segments(index=index).body["indices"].get(index, {"shards": {}})["shards"]
+    _refuse_missing(client, index, shards)
     for number, copies in shards.items():
         for copy in copies:
             for name, segment in copy["segments"].items():

@@ -24,6 +24,7 @@ from elasticsearch import Elasticsearch
 from cdc.errors import SinkRefused
 from sinks.contract import Item
 from sinks.elasticsearch.bulk import Bulk, Line, encode
+from sinks.elasticsearch.client import each_document
 from sinks.elasticsearch.settings import Target
 from sinks.retry import Patience
 
@@ -101,7 +102,7 @@ class Fences:
                 filter_path="docs._version,docs._id,docs.error",
                 source=False,
             )
-            for key, doc in zip(part, answer.body["docs"], strict=True):
+            for key, doc in zip(part, each_document(answer), strict=True):
                 if "error" in doc:
                     raise missing(self._who, target)
                 if "_version" in doc:

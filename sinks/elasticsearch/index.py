@@ -12,7 +12,7 @@ from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
-from sinks.elasticsearch.client import reason_of, translated
+from sinks.elasticsearch.client import no_copy, reason_of, translated
 from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, made_by, owner
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
@@ -198,6 +198,8 @@ class Indices:
             found = self._client.indices.stats(index=target.concrete, metric="store").body
         except NotFoundError:
             return 0
+        if target.concrete not in found["indices"]:
+            raise no_copy(target.concrete)
         return int(found["_all"]["total"]["store"]["size_in_bytes"])
 
     def drop(self, target: Target) -> None:

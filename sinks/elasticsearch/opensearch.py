@@ -107,9 +107,9 @@ def open_point(client: Elasticsearch, index: str, keep_alive: str) -> str:
     """Hold an index's documents as they are now; the id of that. Raises the client's errors."""
     if not isinstance(client, OpenSearch):
         return str(client.open_point_in_time(index=index, keep_alive=keep_alive).body["id"])
-    said = client.perform_request(
-        "POST", f"/{index}/_search/point_in_time", params={"keep_alive": keep_alive}, headers={"accept": _JSON}
-    )
+    # Without it one is made of those shards that are there; Elasticsearch makes none then.
+    params = {"keep_alive": keep_alive, "allow_partial_pit_creation": "false"}
+    said = client.perform_request("POST", f"/{index}/_search/point_in_time", params=params, headers={"accept": _JSON})
     return str(said.body["pit_id"])
 
 

@@ -212,7 +212,7 @@ class Percolator:
             for item in self._client.bulk(index=self.index, operations=lines, require_alias=False).body["items"]:
                 told = item["index"]
                 if "error" in told and told["status"] != BAD_QUERY:
-                    raise self._not_added(told)
+                    raise self._not_done(told)
                 if "error" in told:
                     said[told["_id"]] = words(told["error"])
         return said
@@ -221,8 +221,8 @@ class Percolator:
         for part in parts(ids):
             self._client.bulk(index=self.index, operations=[{"delete": {"_id": one}} for one in part])
 
-    def _not_added(self, told: Mapping[str, Any]) -> SinkUnavailable | SinkRefused:
-        what = f"{self._settings.who}: a standing query could not be added: {words(told['error'])}"
+    def _not_done(self, told: Mapping[str, Any], done: str = "added") -> SinkUnavailable | SinkRefused:
+        what = f"{self._settings.who}: a standing query could not be {done}: {words(told['error'])}"
         if told["status"] in PASSING or told["error"].get("type") == "cluster_block_exception":
             return SinkUnavailable(what, fix="wait, or make room on its disks; then it is done again")
         return SinkRefused(what, means="this says nothing of the query itself")
@@ -239,6 +239,7 @@ class Percolator:
                 sort=[{f"{OWN}.id": "asc"}],
                 search_after=after,
                 track_total_hits=False,
+                allow_partial_search_results=False,
             ).body["hits"]["hits"]
             found |= {hit["_id"] for hit in hits}
             if len(hits) < 10_000:

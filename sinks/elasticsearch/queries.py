@@ -14,7 +14,7 @@ import orjson
 from elasticsearch import BadRequestError, ConflictError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from sinks.elasticsearch.client import connect, reason_of, translated
+from sinks.elasticsearch.client import connect, no_copy, reason_of, translated
 from sinks.elasticsearch.owners import is_of_other, is_owner, made_by, owner
 from sinks.elasticsearch.settings import Settings, Target, read_settings
 
@@ -158,8 +158,10 @@ class QueryStore:
         with translated(self._settings.who, "look at standing queries"):
             quiet = self._client.options(ignore_status=404)
             found = quiet.indices.stats(index=self.index, metric="docs", level="shards").body
-        if "error" in found or self.index not in found["indices"]:
+        if "error" in found:
             return None
+        if self.index not in found["indices"]:
+            raise no_copy(self.index)  # there are queries, and nobody may take that for none
         one = found["indices"][self.index]
         copies = [copy for shard in one["shards"].values() for copy in shard]
         return str(one["uuid"]), max(int(copy.get("seq_no", {}).get("max_seq_no", -1)) for copy in copies)
@@ -178,7 +180,12 @@ class QueryStore:
             after: list[Any] | None = None
             while True:
                 answer = self._client.search(
-                    index=self.index, size=PAGE, sort=[{"name": "asc"}], search_after=after, track_total_hits=False
+                    index=self.index,
+                    size=PAGE,
+                    sort=[{"name": "asc"}],
+                    search_after=after,
+                    track_total_hits=False,
+                    allow_partial_search_results=False,
                 ).body
                 hits = answer["hits"]["hits"]
                 found |= {hit["_id"]: read_query(hit["_source"]) for hit in hits}

@@ -10,8 +10,9 @@ from typing import Any
 from elastic_transport import TransportError
 from elasticsearch import ApiError, Elasticsearch
 
-from cdc.errors import SinkRefused
+from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.contract import Held
+from sinks.elasticsearch.client import NO_INDEX, each_document
 from sinks.elasticsearch.opensearch import close_point, open_point
 from sinks.elasticsearch.settings import Address, Target
 
@@ -23,9 +24,12 @@ GET_COUNT = 500
 
 
 def get(client: Elasticsearch, target: Target, keys: Sequence[str]) -> dict[str, Held]:
-    """Multi-get, realtime: sees a write before it was refreshed. Raises the client's errors."""
+    """Multi-get, realtime: sees a write before it was refreshed. Raises the client's errors, and SinkRefused when
+    somebody has closed the index; in one that is not there is nothing."""
     found: dict[str, Held] = {}
     for key, doc in _docs(client, target, target.concrete, keys):
+        if "error" in doc and doc["error"].get("type") != NO_INDEX:
+            raise _unreadable(target.concrete, doc)
         # A shard looks at the id alone; what has another routing is what `scan` tells under a stray key.
         if doc.get("found") and doc.get("_routing") == target.address(key).routing:
             found[key] = Held(key, doc["_version"], doc["_source"])
@@ -39,7 +43,7 @@ def _docs(
     for start in range(0, len(keys), GET_COUNT):
         part = keys[start : start + GET_COUNT]
         asked = [_asked(target.address(key)) for key in part]
-        yield from zip(part, client.mget(index=index, docs=asked, source=source).body["docs"], strict=True)
+        yield from zip(part, each_document(client.mget(index=index, docs=asked, source=source)), strict=True)
 
 
 def _asked(address: Address) -> dict[str, str]:
@@ -48,14 +52,25 @@ def _asked(address: Address) -> dict[str, str]:
 
 def versions(client: Elasticsearch, target: Target, index: str, keys: Sequence[str]) -> dict[str, int]:
     """Held versions by key, realtime, without the documents. Raises the client's errors, and SinkRefused when there is
-    no such index or alias (the server says so document by document)."""
+    no such index or alias, or it is closed (the server says so document by document)."""
     found: dict[str, int] = {}
     for key, doc in _docs(client, target, index, keys, source=False):
         if "error" in doc:
-            raise SinkRefused(f"{index} can't be read: {doc['error'].get('reason')}")
+            raise _unreadable(index, doc)
         if doc.get("found"):
             found[key] = doc["_version"]
     return found
+
+
+def _unreadable(index: str, doc: dict[str, Any]) -> SinkRefused:
+    return SinkRefused(f"{index} can't be read: {doc['error'].get('reason')}")
+
+
+def refresh(client: Elasticsearch, index: str) -> None:
+    """Let searches find all that was written. Raises the client's errors, and SinkUnavailable: a shard did not."""
+    failed = client.indices.refresh(index=index)["_shards"]["failed"]
+    if failed:
+        raise SinkUnavailable(f"{failed} shards of {index} were not refreshed")
 
 
 def scan(client: Elasticsearch, target: Target) -> Iterator[Held]:
@@ -70,7 +85,7 @@ def sample(client: Elasticsearch, target: Target, count: int, seed: int) -> Iter
 
 
 def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: list[dict[str, Any]]) -> Iterator[Held]:
-    client.indices.refresh(index=target.concrete)
+    refresh(client, target.concrete)
     pit = open_point(client, target.concrete, KEEP_ALIVE)
     try:
         after: list[Any] | None = None
@@ -84,6 +99,8 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
                 search_after=after,
                 version=True,
                 track_total_hits=False,
+                # Else the documents of a shard that is lost under way are left out, and nothing says so.
+                allow_partial_search_results=False,
             ).body
             pit = answer["pit_id"]
             hits = answer["hits"]["hits"]

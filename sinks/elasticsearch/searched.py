@@ -17,7 +17,6 @@ from typing import Any
 import orjson
 from elasticsearch import BadRequestError, Elasticsearch
 
-from cdc.errors import SinkRefused
 from sinks.elasticsearch.client import translated
 from sinks.elasticsearch.percolator import BAD_QUERY, OWN, UNREAD, Percolator, parts, words
 from sinks.elasticsearch.queries import MOST, Query
@@ -26,6 +25,8 @@ from sinks.elasticsearch.queries import MOST, Query
 TOGETHER = 1_000
 # Documents that a crash has left are removed after so long; nobody judges a batch for that time.
 LEFT_SECONDS = 3_600
+# Above each query: a shard that fails, or takes too long, is an error and no shorter answer.
+_WHOLE = b'{"allow_partial_search_results":false}'
 _BATCH, _AT = f"{OWN}.batch", f"{OWN}.at"
 
 
@@ -92,7 +93,7 @@ class Searched(Percolator):
         for one, answer in zip(queries, answers, strict=True):
             if "error" in answer:
                 if answer["status"] != BAD_QUERY:
-                    raise self._not_added(answer)
+                    raise self._not_done(answer)
                 said[one.id] = words(_inner(answer["error"]))
         return said
 
@@ -124,7 +125,7 @@ class Searched(Percolator):
             for told in (item["index"] for item in done["items"]):
                 if "error" in told:
                     if not any(word in str(told["error"]) for word in UNREAD):
-                        raise self._not_added(told)
+                        raise self._not_done(told)
                     odd += 1
             yield mark, odd
         finally:
@@ -136,18 +137,17 @@ class Searched(Percolator):
         for query in queries:
             both = [{"term": {_BATCH: mark}}, orjson.Fragment(query)]
             body = {"size": size, "_source": False, "sort": ["_doc"], "track_total_hits": False}
-            lines += (b"{}", orjson.dumps({**body, "query": {"bool": {"filter": both}}}))
-        shown = "responses.hits.hits._id,responses.error,responses.status,responses._shards.failures"
+            lines += (_WHOLE, orjson.dumps({**body, "query": {"bool": {"filter": both}}}))
+        shown = "responses.hits.hits._id,responses.error,responses.status"
         said = self._client.msearch(index=self.index, searches=lines, filter_path=shown)
         found: list[dict[str, Any]] = said.body["responses"]
         return found
 
     def _hits(self, answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        failed = answer.get("error") or (answer.get("_shards") or {}).get("failures")
-        if failed:
-            if answer.get("status") == BAD_QUERY:
+        if "error" in answer:
+            if answer["status"] == BAD_QUERY:
                 return ()  # it was refused when it was followed, or will be
-            raise SinkRefused(f"{self._settings.who}: a standing query could not be run: {str(failed)[:1_000]}")
+            raise self._not_done(answer, "run")
         hits: Sequence[Mapping[str, Any]] = answer.get("hits", {}).get("hits", ())
         return hits
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from elastic_transport import TransportError
 from elasticsearch import ApiError
 
-from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
+from cdc.errors import ConfigError, SinkRefused
 from cdc.keys import id_bytes, is_stray
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.elasticsearch import read
@@ -164,9 +164,7 @@ class ElasticsearchSink:
     def refresh(self, target: str) -> None:
         """See the contract: a search finds what was written before the index's last refresh."""
         with translated(self._settings.who, "refresh"):
-            told = self._client.indices.refresh(index=self._target(target).concrete)
-            if told["_shards"]["failed"]:
-                raise SinkUnavailable(f"{self._settings.who}: {told['_shards']['failed']} shards were not refreshed")
+            read.refresh(self._client, self._target(target).concrete)
 
     def bulk_load(self, target: str, on: bool) -> None:
         """See the contract: refresh is off meanwhile."""

@@ -231,7 +231,8 @@ class RowStore(Protocol):
         ...
 
     def server(self) -> str:
-        """Which run of the server this is: another text after a restart, which may have lost the newest writes."""
+        """Which run of the server this is: another text after a restart, which may have lost the newest writes. Of a
+        cluster that of each primary, between blanks; ``still_runs`` compares two."""
         ...
 
     def open(self, identity: str) -> None:
@@ -267,3 +268,13 @@ class RowStore(Protocol):
             at_ms: it has happened now.
         """
         ...
+
+
+def still_runs(earlier: str, now: str) -> bool:
+    """Whether nothing was restarted between two answers of ``RowStore.server``; a cluster may have got more nodes.
+
+    Args:
+        earlier: the former answer; empty before the first, which says nothing.
+        now: the newer one.
+    """
+    return bool(earlier) and set(earlier.split()) <= set(now.split())

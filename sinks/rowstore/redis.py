@@ -247,9 +247,14 @@ class RedisRowStore(Arranged):
         def ask(client: Any) -> str:
             if not self.settings.cluster:
                 return str(client.info("server").get("run_id", ""))
-            answers = client.info("server", target_nodes=client.PRIMARIES)
-            found = [answers] if "run_id" in answers else answers.values()
-            return " ".join(sorted(str(answer.get("run_id", "")) for answer in found))
+            # A client that is redirected to a replica it did not know goes on taking the demoted node for a primary:
+            # then one more would look like a node that was added, and not like a fail-over.
+            runs = [
+                str(client.info("server", target_nodes=node).get("run_id", ""))
+                for node in client.get_primaries()
+                if client.info("replication", target_nodes=node).get("role") == "master"
+            ]
+            return " ".join(sorted(runs))
 
         return self.patiently(ask)
 

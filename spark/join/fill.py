@@ -13,6 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from cdc.errors import SinkUnavailable, StateError
 from cdc.log.ends import LogEnds
 from sinks.factory import open_sink
+from sinks.rowstore.contract import still_runs
 from sinks.rowstore.redis import RedisRowStore
 from spark.arrow import map_in_arrow
 from spark.disk.applied import forget_applied
@@ -85,9 +87,10 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore, *, there: bool) -> N
     state, server = load(flow), store.server()
     # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
     young = state is not None and time.time() - (state.begun or state.at) < flow.reading.tombstone_seconds
-    same = state is not None and state.server == server and store.noted().identity == state.attempt
+    same = state is not None and still_runs(state.server, server) and store.noted().identity == state.attempt
     if state is not None and there and young and same:
         store.adopt(state.attempt)
+        _save(flow, replace(state, server=server))
         return
     view, interrupted = view_of(flow.spec).name, (flow.folder / "phase.json").exists()
     if state is None and not interrupted:
@@ -205,11 +208,13 @@ class Fill:
         return summary.collect()
 
     def _same_server(self, store: RedisRowStore) -> None:
-        if store.server() != self.state.server:
+        server = store.server()
+        if not still_runs(self.state.server, server):
             raise SinkUnavailable(
                 f"the row store's server was restarted while {self._flow.title} was being filled",
                 means="its newest writes may be lost; the sink is filled anew from offset 0",
             )
+        self.state = replace(self.state, server=server)
 
     def _bulk_load(self, *, on: bool) -> None:
         """Let the target take a load from nothing more cheaply; its setup puts that right after a crash."""

@@ -7,9 +7,11 @@ that it still has says which. Replaying the batches since makes it whole. Docume
 written with higher versions than the store remembers: the version epoch is raised, so that every new version beats
 every old one. A store that knows nothing was wiped and can't be healed: what compaction has removed is gone.
 
-Of a cluster one node may go back alone (each keeps the number, and the least one counts). What rows, indexes and sums
-on other nodes have got from it can't be told apart any more: refused. So is a loss that is older than the time for
-which the log keeps every record: documents may show what neither the store nor the log remembers.
+A node that is added to a cluster has lost nothing: its run is remembered beside the others'. One that is taken away
+after its keys were moved has not either, but is not to be told from one that was lost. Of a cluster one node may go
+back alone (each keeps the number, and the least one counts). What rows, indexes and sums on other nodes have got from
+it can't be told apart any more: refused. So is a loss that is older than the time for which the log keeps every record:
+documents may show what neither the store nor the log remembers.
 """
 
 from __future__ import annotations
@@ -22,8 +24,13 @@ from pathlib import Path
 
 from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
+<<<<<<< HEAD
 from cdc.join.layout import Arranged, Layout
 from sinks.rowstore.contract import RowStore
+=======
+from cdc.join.layout import Layout
+from sinks.rowstore.contract import RowStore, still_runs
+>>>>>>> dccfb1199fdc7d8a6a1c954981619dea4c8471f9
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, planned, rewind
 from spark.disk.files import write_atomic
@@ -42,7 +49,7 @@ class Known:
         batch: the newest batch that it has; -1 for none.
         epoch: what is added to versions, see ``spark.join.engine``; one more each time the store was healed.
         healed: the batch that it was last put back to; those after it were cut anew.
-        server: the run of the server that said so; empty before the first.
+        server: the run of the server that said so, of a cluster those of its nodes; empty before the first.
         filled: whether the store bears the mark that a fill sets at its end (one that was filled long ago has none).
     """
 
@@ -74,8 +81,8 @@ def note(store: RowStore, flow: Flow) -> int:
         SinkUnavailable: the server was restarted, so it may have lost writes, or was emptied (transient: start the flow
             again).
     """
-    ours = known(flow)
-    if store.server() != ours.server:
+    ours, server = known(flow), store.server()
+    if not still_runs(ours.server, server):
         raise SinkUnavailable(
             f"the row store's server of {flow.title} was restarted",
             means="its newest writes may be lost; the flow starts again and replays what the store does not have",
@@ -85,12 +92,15 @@ def note(store: RowStore, flow: Flow) -> int:
             f"the row store of {flow.title} has lost its marks",
             means="its server, or a node of it, was emptied; the flow starts again and finds out",
         )
+    if server != ours.server:  # from now on the nodes that were added may not be restarted either
+        ours = replace(ours, server=server)
+        _remember(flow, ours)
     if time.time() - _path(flow).stat().st_mtime > SEEN_SECONDS:
         _path(flow).touch()  # when it was last seen to be the same run
     batch, _ = committed_offsets(flow.checkpoint)
     if batch > ours.batch:
         store.note(batch + flow.spec.batches_before, epoch=ours.epoch)
-        if store.server() != ours.server:
+        if not still_runs(ours.server, store.server()):
             raise SinkUnavailable(f"the row store's server of {flow.title} was restarted just now")
         _remember(flow, replace(ours, batch=batch))
     return batch
@@ -206,7 +216,7 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
             fix=fix,
         )
     # The same run of the server has lost nothing, whatever it was last told.
-    restarted = bool(ours.server) and server != ours.server
+    restarted = bool(ours.server) and not still_runs(ours.server, server)
     if restarted:
         held = min(held, ours.batch)  # what was noted while the server went down says nothing of the rows before it
     lost = committed > held and (restarted or held < ours.batch)

@@ -197,6 +197,25 @@ def test_fault_37_a_row_store_restarted_during_a_fill_begins_it_anew(flow: Flow)
     assert not flow.checkpoint.exists()
 
 
+def test_a_fill_goes_on_when_its_row_store_has_got_a_node(flow: Flow) -> None:
+    target, store = Target(), Store()
+    store.run = "A1 B1"
+    first = prepare(flow, target, store)
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, first.after(piece, time.time()))
+    store.run = "A1 B1 C1"
+    again = prepare(flow, target, store)
+    assert (again.rows, again.server, target.calls) == (piece.ends, "A1 B1 C1", [])
+    running = fill.Fill(cast(Any, None), flow, threading.Event())
+    store.run = "A1 B1 C1 D1"
+    running._same_server(cast(Any, store))
+    assert running.state.server == "A1 B1 C1 D1"
+    store.run = "A1 B1 C2 D1"
+    with pytest.raises(SinkUnavailable, match="was restarted while"):
+        running._same_server(cast(Any, store))
+
+
 def test_a_fill_over_a_store_that_was_emptied_meanwhile_begins_anew(flow: Flow) -> None:
     target, store = Target(), Store()
     first = prepare(flow, target, store)

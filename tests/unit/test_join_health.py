@@ -209,6 +209,34 @@ def test_fault_37_a_node_that_may_have_gone_back_alone_is_refused(flow: Flow) ->
     assert committed_offsets(flow.checkpoint)[0] == 2
 
 
+def test_a_node_that_is_added_to_a_cluster_has_lost_nothing(flow: Flow) -> None:
+    store = Restarting()
+    store.run = "A1 B1"
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0, 1)
+    store.run = "A1 B1 C1"
+    health.note(store, flow)  # under a flow that runs
+    assert health.known(flow).server == "A1 B1 C1"
+    commit(flow, 2)
+    store.run = "0 A1 B1 C1"
+    assert health.check(store, flow, IDENTITY) == 0  # and while none did
+    assert (committed_offsets(flow.checkpoint)[0], health.known(flow).server) == (2, "0 A1 B1 C1")
+
+
+def test_fault_37_a_node_that_was_added_is_missed_from_the_first_look_on(flow: Flow) -> None:
+    store = Restarting()
+    store.run = "A1 B1"
+    health.check(store, flow, IDENTITY)
+    store.run = "A1 B1 C1"
+    health.note(store, flow)
+    commit(flow, 0)
+    store.run = "A1 B1 C2"
+    with pytest.raises(SinkUnavailable, match="was restarted"):
+        health.note(store, flow)
+    with pytest.raises(StateError, match="in the middle of a batch"):
+        health.check(store, flow, IDENTITY)
+
+
 def test_fault_37_a_loss_that_is_older_than_the_log_keeps_everything_is_refused(flow: Flow) -> None:
     store = Restarting()
     health.check(store, flow, IDENTITY)

@@ -16,6 +16,7 @@ from operations import deferred
 from operations.deferred import Deferred
 from sinks.rowstore import talk
 from sinks.rowstore.contract import Marks
+from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from sinks.rowstore.talk import Talk
 from spark.disk.state import Generation
@@ -113,3 +114,32 @@ def test_who_asks_what_is_deferred_finds_a_new_server_at_the_next_look(
     assert [store.closed for store in Store.made] == [True, False]
     asking.close()
     assert all(store.closed for store in Store.made)
+
+
+def test_a_node_that_was_added_to_a_cluster_hides_nothing_that_is_deferred(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pipeline: Pipeline
+) -> None:
+    monkeypatch.setattr(deferred, "RedisRowStore", Store)
+    monkeypatch.setattr(Store, "made", [], raising=False)
+    monkeypatch.setattr(Store, "now", "A1 B1 C1")
+    generation = Generation(tmp_path, "shop", "search")
+    folder = generation.flow_folder("t")
+    folder.mkdir(parents=True)
+    (folder / "phase.json").write_text(json.dumps({"phase": "live"}))
+    (folder / "rowstore.json").write_text(json.dumps({"server": "A1 B1"}))
+    asking = Deferred(pipeline)
+    assert asking.why(generation, "t") is None
+    (folder / "rowstore.json").write_text(json.dumps({"server": "A1 B2"}))
+    assert "was restarted" in (asking.why(generation, "t") or "")
+    asking.close()
+
+
+def test_a_demoted_node_of_a_cluster_is_none_of_its_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client goes on calling it a primary when it is redirected to a replica that it did not know."""
+    said = {"a": ("A1", "slave"), "b": ("B1", "master"), "c": ("C1", "master")}
+    nodes = SimpleNamespace(
+        get_primaries=lambda: list(said),
+        info=lambda part, target_nodes: dict(zip(("run_id", "role"), said[target_nodes], strict=True)),
+    )
+    monkeypatch.setattr(talk, "connect", lambda _login: nodes)
+    assert RedisRowStore(StoreSettings("redis://r:1/0", "n:", "t", cluster=True)).server() == "B1 C1"

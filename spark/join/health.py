@@ -24,13 +24,8 @@ from pathlib import Path
 
 from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
-<<<<<<< HEAD
 from cdc.join.layout import Arranged, Layout
-from sinks.rowstore.contract import RowStore
-=======
-from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore, still_runs
->>>>>>> dccfb1199fdc7d8a6a1c954981619dea4c8471f9
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, planned, rewind
 from spark.disk.files import write_atomic

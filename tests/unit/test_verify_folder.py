@@ -65,6 +65,7 @@ def test_two_comparisons_at_once_leave_each_other_alone_and_nothing_behind(tmp_p
 @pytest.mark.parametrize(
     ("pid", "age", "stays"),
     [(NOBODY, 0.0, True), (NOBODY, OLD_SECONDS + 5, False), (os.getpid(), OLD_SECONDS + 5, True)],
+    ids=["young", "old", "of a process that is there"],
 )
 def test_a_folder_of_an_older_headwater_goes_after_a_day_if_its_process_is_gone(
     tmp_path: Path, pid: int, age: float, stays: bool

@@ -137,7 +137,7 @@ def test_every_metric_is_documented() -> None:
     totals = Totals()
     totals.take(report())
     names = {text.split()[2] for text in metrics("p", totals).splitlines() if text.startswith("# TYPE")}
-    page = (Path(__file__).parents[2] / "docs/operations.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
     assert {name for name in names if f"`{name}`" not in page} == set()
 
 

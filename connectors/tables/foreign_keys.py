@@ -38,12 +38,14 @@ class ForeignKey:
         target: ``schema.table`` that is pointed at.
         columns: of ``table``, in the constraint's order.
         keys: of ``target``, to which these are equal.
+        period: the last column is a period that those of ``target`` cover.
     """
 
     table: str
     target: str
     columns: tuple[str, ...]
     keys: tuple[str, ...]
+    period: bool = False
 
     @property
     def forward(self) -> dict[str, str]:

@@ -169,7 +169,7 @@ def merged(derived: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str,
 
 
 # What Elasticsearch and OpenSearch have of their own in every document; an index with such a field can't be made.
-_THEIR_OWN = frozenset(
+THEIR_OWN = frozenset(
     f"_{name}"
     for name in (
         *("id", "index", "source", "routing", "version", "seq_no", "primary_term", "field_names", "ignored"),
@@ -198,7 +198,7 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
     found = Gathering()
     for view in views:
         for column, out in view.columns:
-            if why := _no_name(out):
+            if why := no_name(out):
                 what = f"sink {name}, view {view.name}: no index can have a field {out!r}: {why}"
                 fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
                 found.wrong.append(ConfigError(what, fix=fix))
@@ -214,9 +214,9 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
     found.end()
 
 
-def _no_name(field: str) -> str | None:
+def no_name(field: str) -> str | None:
     """Why a search server has no field of this name; None if it can have one."""
-    if field in _THEIR_OWN:
+    if field in THEIR_OWN:
         return "it is the server's own"
     if not all(part.strip() for part in field.rstrip(".").split(".")):
         return "nothing is before, after or between its points"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from urllib.parse import parse_qs
 
 from cdc.history_names import GAPS, HISTORY, VERSIONS
@@ -65,9 +66,20 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
 
 def tables_named(source: Source, name: str) -> list[str] | None:
     """The captured tables that a name means; None when a ``schema.*`` leaves that to the catalogue."""
-    if any(table.endswith(".*") for table in source.tables):
+    known = _by_name(tuple(source.tables))
+    return None if known is None else known.get(name, [])
+
+
+@lru_cache(maxsize=4)
+def _by_name(tables: tuple[str, ...]) -> dict[str, list[str]] | None:
+    """Each name that a table has, with or without its schema: each join of thousands asks for one."""
+    if any(table.endswith(".*") for table in tables):
         return None
-    return [table for table in dict.fromkeys(source.tables) if name in (table, table.partition(".")[2])]
+    found: dict[str, list[str]] = {}
+    for table in dict.fromkeys(tables):
+        for name in (table, table.partition(".")[2]):
+            found.setdefault(name, []).append(table)
+    return found
 
 
 def _source(source: Source) -> Iterator[Wrong]:

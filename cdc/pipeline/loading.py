@@ -23,7 +23,7 @@ def load(path: Path, env: Mapping[str, str] | None = None) -> Pipeline:
     """Read a pipeline file.
 
     Args:
-        path: a YAML file of at most 1 MiB, UTF-8.
+        path: a YAML file of at most 4 MiB, UTF-8.
         env: variables for ``${NAME}``; None for the process's environment.
 
     Raises:

@@ -21,7 +21,7 @@ prints an annotated file to start from, `headwater schema` a JSON Schema for edi
   passwords inside of addresses are never printed, neither in errors nor with `--json`.
 - **Errors.** Each begins with `file:line:column`, and all of them are told at once (at most 20). Unknown keys and
   duplicate keys are errors. A key without a value has its default.
-- **YAML.** Version 1.2 (`no` and `on` are text), UTF-8, at most 1 MiB, one document. Anchors, aliases and `<<` work;
+- **YAML.** Version 1.2 (`no` and `on` are text), UTF-8, at most 4 MiB, one document. Anchors, aliases and `<<` work;
   tags don't.
 - **Rebuild.** Keys marked with ↻ decide what a sink holds (so do the names of its views, `kafka.topic_prefix`, and
   `source.tables` with `tables: all`): changing one asks for a rebuild of the sink.

@@ -34,6 +34,8 @@ def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, 
     Raises:
         ConfigError: none or several.
     """
+    if name in catalogue.tables:  # of thousands of tables not each is looked at for each name
+        return catalogue.tables[name]
     tables = list(catalogue.tables.values())
     found = [t for t in tables if t.qualified == name] or [t for t in tables if t.name == name]
     if len(found) == 1:

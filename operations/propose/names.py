@@ -7,7 +7,7 @@ named after their table: ``orders``; where two columns of it point at the same t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 # What a column that points at a row ends in, beside the name of that row.
 _SUFFIX = re.compile(
@@ -51,6 +51,19 @@ _PLURALS = {one: many for many, one in _IRREGULAR.items()}
 _LAST_WORD = re.compile(r"(?P<before>.*?)(?P<word>[A-Z]?[a-z]+|[A-Z]+)$")
 # What a view's name, and what a name in a document may be at most.
 MAX_NAME = 63
+
+
+class Taken(set[str]):
+    """Names in lower case: where a document has thousands of them, not each is made so again for each new one."""
+
+    def __init__(self, found: Iterable[str] = ()) -> None:
+        super().__init__(name.lower() for name in found)
+
+    def take(self, name: str, *others: str) -> str:
+        """As ``free``; the name is taken then."""
+        found = free(name, self, *others)
+        self.add(found.lower())
+        return found
 
 
 def singular(name: str) -> str:
@@ -104,7 +117,7 @@ def pointing(columns: Sequence[str]) -> str:
 
 def free(name: str, taken: Collection[str], *others: str) -> str:
     """A name that is not taken, letter case apart: this one, else one of the others, else one with a number."""
-    used = {one.lower() for one in taken}
+    used = taken if isinstance(taken, Taken) else Taken(taken)
     for one in (name, *others):
         if one[:MAX_NAME].lower() not in used:
             return one[:MAX_NAME]

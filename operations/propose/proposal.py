@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cdc.catalogue import Catalogue, Table
+from cdc.catalogue import Table
 from cdc.errors import ConfigError, NoPassword, SourceError
 from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
-from cdc.pipeline.loading import loads
-from cdc.resolve.views import resolve_view
 from connectors.postgres import connect
 from connectors.survey import LeftOut, Survey, survey
+from operations.propose.held import filled, held
 from operations.propose.hidden import hidden_columns, is_secret
 from operations.propose.names import snake
-from operations.propose.roles import propose_roles
+from operations.propose.roles import not_ours, propose_roles, read_acting
 from operations.propose.views import propose_views
-from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, unique, variables, written
+from operations.propose.writing import SEARCH, Draft, unique, variables
 
 SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")
 _NAME_LENGTH = 40
-# That are told where nothing is left; the others are of the same kind.
-_REASONS = 5
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,15 @@ class Looked:
         source: where it is.
         found: what is in it.
         trusted: who is let in without a password.
+        acting: (role, owner of some of the tables as whom that role may act).
+        named: the tables were asked for by their names, or patterns of them.
     """
 
     source: Source
     found: Survey
     trusted: frozenset[str]
+    acting: frozenset[tuple[str, str]] = frozenset()
+    named: bool = False
 
 
 def look(source: Source, patterns: Sequence[str]) -> Looked:
@@ -70,7 +71,7 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
     with connection:
         found = survey(connection, patterns, source.schema_)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))
-        return Looked(source, found, trusted)
+        return Looked(source, found, trusted, read_acting(connection, found), named=bool(patterns))
 
 
 def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str | None = None) -> Draft:
@@ -85,24 +86,30 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     Raises:
         ConfigError: the name is none, or nothing may be shown in any of the sinks (terminal).
     """
-    found, source = looked.found, looked.source
+    source = looked.source
     name = proposed_name(source) if name is None else name
     if not re.fullmatch(PIPELINE_NAME, name):
         raise ConfigError(f"--name {name}: expected {PATTERNS[PIPELINE_NAME]}")
+    found = looked.found if looked.named else not_ours(looked.found, looked.acting)
     documents = [kind for kind in sinks if kind != "iceberg"]
     proposal = propose_views(
-        found.tables, found.foreign_keys, found.sizes, joins=bool(documents), written=found.written
+        found.tables,
+        found.foreign_keys,
+        found.sizes,
+        joins=bool(documents),
+        search=any(kind in SEARCH for kind in documents),
+        written=found.written,
     )
     if not documents:
         proposal.views.clear()
     warehouse, unkept = warehouse_tables(found.tables) if "iceberg" in sinks else (None, [])
     hidden = hidden_columns(found.tables) if documents else []
     left_out = unique([*found.left_out, *hidden, *proposal.left_out, *unkept])
+    roles = propose_roles(found, source.database, user, looked.acting)
     made = Draft(
-        name, source, found, propose_roles(found, source.database, user), looked.trusted, proposal, tuple(sinks),
-        warehouse, left_out, unique(found.notes),
-    )  # fmt: skip
-    return _held(_filled(made))
+        name, source, found, roles, looked.trusted, proposal, tuple(sinks), warehouse, left_out, unique(found.notes)
+    )
+    return held(filled(made))
 
 
 def proposed_name(source: Source) -> str:
@@ -195,42 +202,3 @@ def _not_in_warehouse(table: Table) -> str | None:
     if own := sorted(ICEBERG_COLUMNS.intersection(names)):
         return f"which has a column {own[0]} of its own"
     return None
-
-
-def _filled(made: Draft) -> Draft:
-    """The draft without sinks that would keep nothing: a file with such a one is refused.
-
-    Raises:
-        ConfigError: none is left (terminal).
-    """
-    empty = [kind for kind in made.sinks if (made.warehouse == [] if kind == "iceberg" else not made.proposal.views)]
-    if not empty:
-        return made
-    if len(empty) == len(made.sinks):
-        # Why not this table, or this view: other lines are about parts of tables, and about what is not captured.
-        why = [one for one in made.left_out if one.name in made.survey.tables or one.name.startswith("view ")]
-        shown = "; ".join(f"{one.name}: {one.why}" for one in why[:_REASONS])
-        raise ConfigError(
-            f"no table can be shown in {' or '.join(empty)}" + (f" ({shown})" if shown else ""),
-            means="nothing was written",
-            fix="name other tables, or another kind of sink; `headwater template` shows how a view is written",
-        )
-    left_out = [LeftOut(f"sink {kind}", "nothing is left that it could keep", "write a view for it") for kind in empty]
-    sinks = tuple(kind for kind in made.sinks if kind not in empty)
-    return replace(made, sinks=sinks, left_out=[*made.left_out, *left_out])
-
-
-def _held(made: Draft) -> Draft:
-    """The draft without views that the file's own checks would refuse: what is written must stand."""
-    pipeline = loads(written(made), "the proposed file", {SOURCE_PASSWORD: "x", SETUP_PASSWORD: "x"})
-    catalogue = Catalogue(dict(made.survey.tables))
-    kept, left_out = [], list(made.left_out)
-    for view in made.proposal.views:
-        try:
-            resolve_view(pipeline, catalogue, view.name)
-            kept.append(view)
-        except ConfigError as error:
-            left_out.append(LeftOut(f"view {view.name}", error.what.partition(": ")[2] or error.what, error.fix))
-    if len(kept) == len(made.proposal.views):
-        return made
-    return _filled(replace(made, proposal=replace(made.proposal, views=kept), left_out=left_out))

@@ -8,16 +8,19 @@ who can write more, and every level costs rows that have to be kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdc.catalogue import Table
-from cdc.join.comparable import not_joined, not_sorted
+from cdc.join.comparable import not_sorted
 from cdc.types import supported, type_key
 from connectors.survey import LeftOut
 from connectors.tables.foreign_keys import ForeignKey, Sizes
 from operations.propose import names
-from operations.propose.hidden import has_secret_key, is_secret, shown_columns, without_view
+from operations.propose.budget import within
+from operations.propose.hidden import Pick, called, has_secret_key, shown_columns, source_of, taken_by, without_view
+from operations.propose.keys import Keys, not_a_join, sides
 
 # Rows that are shown in a document, and up to how many there may be at the row that has most of them. All children of a
 # row are read when its document is made.
@@ -63,7 +66,7 @@ class Join:
     kind: str
     table: str
     on: Mapping[str, str]
-    columns: tuple[str, ...] = ()
+    columns: tuple[Pick, ...] = ()
     order_by: str = ""
     limit: int | None = None
     refs: tuple[Join, ...] = ()
@@ -94,7 +97,7 @@ class Proposed:
     table: Table
     root: str
     kind: str
-    columns: tuple[str, ...]
+    columns: tuple[Pick, ...]
     joins: tuple[Join, ...]
     hidden: tuple[str, ...] = ()
 
@@ -122,6 +125,7 @@ def propose_views(
     sizes: Sizes,
     *,
     joins: bool,
+    search: bool = True,
     written: Mapping[str, Sequence[str]] | None = None,
 ) -> Proposal:
     """Views for some tables.
@@ -131,45 +135,10 @@ def propose_views(
         keys: their foreign keys.
         sizes: how large they are.
         joins: whether the sinks take joined views; else each table is shown whole.
+        search: whether one of the sinks is a search server, which has names of its own.
         written: table -> columns that are filled with the time of an insert.
     """
-    return _Proposer(tables, keys, sizes, joins=joins, written=written or {}).proposal()
-
-
-def not_a_join(key: ForeignKey, tables: Mapping[str, Table]) -> LeftOut | None:
-    """Why a foreign key makes no join; None if it makes one. The one place where that is decided."""
-    name = f"{key.table} ({', '.join(key.columns)}) → {key.target} ({', '.join(key.keys)})"
-    if key.target not in tables:
-        return LeftOut(name, "the table that it points at is not captured")
-    table, target = tables[key.table], tables[key.target]
-    if sorted(key.keys) not in [sorted(one) for one in (target.primary_key, *target.unique_keys)]:
-        wrong = f"({', '.join(key.keys)}) is none of {key.target}"
-        return LeftOut(name, f"joins go along primary keys and other unique ones, and {wrong}")
-    for one, other in key.forward.items():
-        left, right = supported(table).by_name.get(one), supported(target).by_name.get(other)
-        if left is None or right is None:
-            return LeftOut(name, f"the column {one if left is None else other} is not captured")
-        if (why := not_joined(left, right)) is not None:
-            return LeftOut(name, why)
-    return None
-
-
-def sides(table: Table, keys: Iterable[ForeignKey]) -> tuple[ForeignKey, ForeignKey] | None:
-    """The two foreign keys that a table between two others is made of; None for other tables.
-
-    They are its primary key; or they are unique and there is nothing else but a key of its own, as Django makes the
-    tables of its many-to-many fields. With more columns, such a table is about something: it is shown as itself.
-    """
-    mine = [key for key in keys if key.table == table.qualified]
-    every, unique = sorted(table.by_name), [sorted(one) for one in table.unique_keys]
-    for at, one in enumerate(mine):
-        for other in mine[at + 1 :]:
-            both = sorted((*one.columns, *other.columns))
-            if both == sorted(table.primary_key):
-                return one, other
-            if both in unique and sorted((*both, *table.primary_key)) == every:
-                return one, other
-    return None
+    return _Proposer(tables, keys, sizes, joins=joins, search=search, written=written or {}).proposal()
 
 
 class _Proposer:
@@ -180,22 +149,38 @@ class _Proposer:
         sizes: Sizes,
         *,
         joins: bool,
+        search: bool,
         written: Mapping[str, Sequence[str]],
     ) -> None:
         self.tables, self.sizes, self.found, self.written = tables, sizes, Proposal(), written
+        self.search, self.used = search, names.Taken()
+        alike = Counter(name.partition(".")[2] for name in tables)
+        # How the file writes a table's name: with its schema where the bare one would not do.
+        self.said = {
+            name: bare if schema == "public" and alike[bare] == 1 else name
+            for name in tables
+            for schema, _, bare in (name.partition("."),)
+        }
+        self.widths = {self.said[name]: len(table.columns) for name, table in tables.items()}
+        self.shown = {name: shown_columns(table, search=search) for name, table in tables.items()}
         self.secret = [name for name, table in tables.items() if has_secret_key(table)]
         self.found.left_out += [without_view(name) for name in self.secret]
-        self.keys = []
-        for key in keys if joins else ():
-            if key.table in self.secret or key.target in self.secret:
+        self.keys = Keys(self._joining(keys) if joins else ())
+        between = {name: sides(table, self.keys.of(name)) for name, table in tables.items()}
+        self.between = {name: pair for name, pair in between.items() if pair is not None}
+
+    def _joining(self, keys: Sequence[ForeignKey]) -> list[ForeignKey]:
+        """Those that make joins; why the others make none is noted."""
+        secret, found = frozenset(self.secret), list[ForeignKey]()
+        for key in keys:
+            if key.table in secret or key.target in secret:
                 continue
-            wrong = not_a_join(key, tables)
+            wrong = not_a_join(key, self.tables)
             if wrong is None:
-                self.keys.append(key)
+                found.append(key)
             else:
                 self.found.left_out.append(wrong)
-        between = {name: sides(table, self.keys) for name, table in tables.items()}
-        self.between = {name: pair for name, pair in between.items() if pair is not None}
+        return found
 
     def proposal(self) -> Proposal:
         details = {name: owner for name in self.tables if (owner := self._owner(name)) is not None}
@@ -205,7 +190,17 @@ class _Proposer:
             self.found.views.append(self._view(self.tables[name]))
         self.found.between, self.found.details = list(self.between), details
         self._in_no_document()
+        self._within_a_file()
         return self.found
+
+    def _within_a_file(self) -> None:
+        """Fewer joins, if all of them are more than a file takes; then parts of others may need views of their own."""
+        while True:
+            self.found.views, left_out = within(self.found.views, len(self.tables))
+            if not left_out:
+                return
+            self.found.left_out += left_out
+            self._in_no_document()
 
     # -- what a table is -----------------------------------------------------------------------------------------------
 
@@ -214,8 +209,8 @@ class _Proposer:
         if name in self.between:
             return None
         key = set(self.tables[name].primary_key)
-        for one in self.keys:
-            owns = one.table == name and one.target != name and set(one.columns) <= key
+        for one in self.keys.of(name):
+            owns = one.target != name and set(one.columns) <= key
             if owns and one.target not in self.between and not self._is_label(one.target):
                 return one.target
         return None
@@ -223,8 +218,7 @@ class _Proposer:
     def _is_label(self, name: str) -> bool:
         """Whether a table only gives names to codes: documents show it where they point at it."""
         table = self.tables[name]
-        points = any(key.table == name for key in self.keys)
-        return not points and len(table.columns) - len(table.primary_key) <= LABELS
+        return not self.keys.of(name) and len(table.columns) - len(table.primary_key) <= LABELS
 
     def _near(self, key: ForeignKey) -> bool:
         """Whether the rows that point along a key are few enough to be shown."""
@@ -235,7 +229,7 @@ class _Proposer:
         """A part of documents that are not made after all gets one of its own."""
         used = {join.table for view in self.found.views for join in view.joins if join.kind == "children"}
         for name in [*self.found.between, *self.found.details]:
-            if self._said(name) not in used:
+            if self.said[name] not in used:
                 self.found.views.append(self._view(self.tables[name]))
                 self.found.details.pop(name, None)
                 self.found.between = [one for one in self.found.between if one != name]
@@ -244,21 +238,20 @@ class _Proposer:
 
     def _view(self, table: Table) -> Proposed:
         label = self._is_label(table.qualified)
-        columns, hidden = shown_columns(table)
-        taken = [column.name for column in table.columns]
+        columns, hidden = self.shown[table.qualified]
+        taken = names.Taken(taken_by(table.by_name, columns, search=self.search))
         joins: list[Join] = []
         if not label:
-            refs = [join for key in self.keys if key.table == table.qualified for join in (self._ref(key, taken),)]
-            pointing = [self._pointing(key, taken) for key in self.keys if key.target == table.qualified]
+            refs = [self._ref(key, taken) for key in self.keys.of(table.qualified)]
+            pointing = [self._pointing(key, taken) for key in self.keys.at(table.qualified)]
             lists = [join for found in pointing for join in found if join.kind == "children"]
             counts = [join for found in pointing for join in found if join.kind == "aggregates"]
             # A table of codes that a hundred thousand rows name: to count them all in it is seldom worth a row store.
             joins = self._fitting(table, [*refs, *lists, *counts]) if refs or lists else []
-        used = [view.name for view in self.found.views]
         name = names.snake(names.singular(table.name))
-        name = names.free(name, used, names.snake(f"{table.schema}_{name}"))
+        name = self.used.take(name, names.snake(f"{table.schema}_{name}"))
         kind = "joined" if joins else "plain"
-        return Proposed(name, table, self._said(table.qualified), kind, columns, tuple(joins), hidden)
+        return Proposed(name, table, self.said[table.qualified], kind, columns, tuple(joins), hidden)
 
     def _fitting(self, table: Table, joins: list[Join]) -> list[Join]:
         """Joins as long as an index has room for their fields: Elasticsearch takes a thousand, text counts twice."""
@@ -277,25 +270,23 @@ class _Proposer:
     def _width(self, join: Join) -> int:
         if join.kind == "aggregates":
             return 1
-        return len(join.columns) or next(
-            len(t.columns) for t in self.tables.values() if self._said(t.qualified) == join.table
-        )
+        return len(join.columns) or self.widths[join.table]
 
-    def _ref(self, key: ForeignKey, taken: list[str]) -> Join:
+    def _ref(self, key: ForeignKey, taken: names.Taken) -> Join:
         target = self.tables[key.target]
         name = names.pointed_at(key.columns, target.name, key.keys)
         one = names.field(names.singular(target.name))
-        name = self._take(name, taken, f"{name}_{one}" if name != one else f"{one}_row")
-        return Join(name, "refs", self._said(key.target), key.forward, shown_columns(target)[0])
+        name = taken.take(name, f"{name}_{one}" if name != one else f"{one}_row")
+        return Join(name, "refs", self.said[key.target], key.forward, self.shown[key.target][0])
 
-    def _pointing(self, key: ForeignKey, taken: list[str]) -> list[Join]:
+    def _pointing(self, key: ForeignKey, taken: names.Taken) -> list[Join]:
         """What a row shows of those that point at it: they themselves, how many they are, or both."""
-        if key.table in self.between:
+        if key in self.between.get(key.table, ()):
             return self._across(key, taken)
         table, itself = self.tables[key.table], key.table == key.target
         if not itself and sorted(key.columns) in [sorted(one) for one in (table.primary_key, *table.unique_keys)]:
             return [self._only(key, taken)]
-        several = len([one for one in self.keys if (one.table, one.target) == (key.table, key.target)]) > 1
+        several = len([one for one in self.keys.of(key.table) if one.target == key.target]) > 1
         name = names.field(names.plural(table.name))
         if several or itself:
             name = f"{name}_by_{names.pointing(key.columns)}"
@@ -303,25 +294,25 @@ class _Proposer:
         most, found = self.sizes.fan_out(key), list[Join]()
         # Below itself there would be another level of the same, and nobody knows how many: they are counted.
         if self._near(key) and not itself:
-            found.append(self._list(key, self._take(name, taken)))
+            found.append(self._list(key, taken.take(name)))
         if not found or (most is not None and most > SHOWN):
-            total = self._take(f"{name}_total", taken)
-            found.append(Join(total, "aggregates", self._said(key.table), key.backward))
+            total = taken.take(f"{name}_total")
+            found.append(Join(total, "aggregates", self.said[key.table], key.backward))
         return found
 
-    def _only(self, key: ForeignKey, taken: list[str]) -> Join:
+    def _only(self, key: ForeignKey, taken: names.Taken) -> Join:
         """The row whose key, or whose other unique key, is the foreign key: there is no second one."""
         table = self.tables[key.table]
         one = names.field(names.singular(table.name))
-        name = self._take(one, taken, f"{one}_by_{names.pointing(key.columns)}")
-        return Join(name, "children", self._said(key.table), key.backward, shown_columns(table)[0], one=True)
+        name = taken.take(one, f"{one}_by_{names.pointing(key.columns)}")
+        return Join(name, "children", self.said[key.table], key.backward, self.shown[key.table][0], one=True)
 
     def _list(self, key: ForeignKey, name: str) -> Join:
         table = self.tables[key.table]
-        columns, order = shown_columns(table)[0], newest_first(table, self.written.get(key.table, ()))
-        return Join(name, "children", self._said(key.table), key.backward, columns, order, SHOWN)
+        columns, order = self.shown[key.table][0], newest_first(table, self.written.get(key.table, ()))
+        return Join(name, "children", self.said[key.table], key.backward, columns, order, SHOWN)
 
-    def _across(self, key: ForeignKey, taken: list[str]) -> list[Join]:
+    def _across(self, key: ForeignKey, taken: names.Taken) -> list[Join]:
         """The rows on the other side of a table between two: its own rows, each with the one that it points at.
 
         The one place where many-to-many is written.
@@ -333,28 +324,19 @@ class _Proposer:
         far = names.pointed_at(other.columns, target.name, other.keys)
         name = names.free(names.field(names.plural(far)), taken, names.field(names.plural(table.name)))
         if not self._near(key):
-            return [Join(self._take(f"{name}_total", taken), "aggregates", self._said(key.table), key.backward)]
+            return [Join(taken.take(f"{name}_total"), "aggregates", self.said[key.table], key.backward)]
         if set(table.by_name) <= own:  # it says nothing but which belong together
-            ref = Join(self._take(name, taken), "refs", self._said(other.target), other.forward)
-            ref = replace(ref, columns=shown_columns(target)[0])
-            step = self._list(key, self._take(names.field(names.plural(table.name)), taken))
+            ref = Join(taken.take(name), "refs", self.said[other.target], other.forward)
+            ref = replace(ref, columns=self.shown[other.target][0])
+            step = self._list(key, taken.take(names.field(names.plural(table.name))))
             return [replace(step, columns=(), refs=(ref,), hide=True)]
-        mine = [column.name for column in supported(table).columns if column.name not in table.primary_key]
-        mine = [name for name in mine if not is_secret(table.by_name[name])] or list(other.columns)
-        ref = Join(names.free(far, mine), "refs", self._said(other.target), other.forward, shown_columns(target)[0])
-        below = replace(self._list(key, self._take(name, taken)), columns=tuple(mine), refs=(ref,))
+        shown = self.shown[key.table][0] or tuple(column.name for column in supported(table).columns)
+        mine = tuple(pick for pick in shown if source_of(pick) not in table.primary_key)
+        mine = mine or tuple(pick for pick in shown if source_of(pick) in other.columns)
+        far = names.free(far, taken_by(called(mine), (), search=self.search))
+        ref = Join(far, "refs", self.said[other.target], other.forward, self.shown[other.target][0])
+        below = replace(self._list(key, taken.take(name)), columns=mine, refs=(ref,))
         return [below]
-
-    def _take(self, name: str, taken: list[str], *others: str) -> str:
-        found = names.free(name, taken, *others)
-        taken.append(found)
-        return found
-
-    def _said(self, name: str) -> str:
-        """A table's name as the file writes it: with its schema where the bare one would not do."""
-        schema, _, bare = name.partition(".")
-        alike = [other for other in self.tables if other.partition(".")[2] == bare]
-        return bare if schema == "public" and len(alike) == 1 else name
 
 
 def newest_first(table: Table, written: Sequence[str] = ()) -> str:

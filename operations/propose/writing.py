@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdc.pipeline import Source
 from cdc.pipeline.template import yaml_value
 from connectors.survey import LeftOut, Survey
+from operations.propose import names
+from operations.propose.budget import SHARED
+from operations.propose.hidden import Pick
 from operations.propose.roles import Roles
 from operations.propose.views import Join, Proposal, Proposed
 
@@ -75,9 +79,18 @@ def written(draft: Draft) -> str:
     return "\n".join("\n".join(lines) + "\n" for lines in map(list, parts) if lines)
 
 
-def value(plain: object) -> str:
+def value(plain: object, *, inside: bool = False) -> str:
     """A value that stands in the file for itself: what looks like a variable in it is none."""
-    return yaml_value(plain).replace("${", "$${")
+    return yaml_value(_literal(plain), inside=inside)
+
+
+def _literal(plain: object) -> object:
+    """A value in which nothing is taken for a variable; keys of a mapping have none."""
+    if isinstance(plain, Mapping):
+        return {key: _literal(item) for key, item in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_literal(item) for item in plain]
+    return plain.replace("${", "$${") if isinstance(plain, str) else plain
 
 
 def _head(draft: Draft) -> Iterator[str]:
@@ -139,12 +152,50 @@ def _servers(draft: Draft) -> Iterator[str]:
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
+class _Lists:
+    """Lists of columns as the file writes them: a long one that comes again is written once, and has a name then.
+
+    A table that all others name, and that has a column to hide, would be written out in each of them.
+    """
+
+    def __init__(self, views: Iterable[Proposed]) -> None:
+        self.taken: list[str] = []
+        self.again: dict[str, str] = {}
+        owners: dict[str, str] = {}
+        counted: Counter[str] = Counter()
+        for view in views:
+            every = [join for one in view.joins for join in (one, *one.refs)]
+            for table, columns in [(view.root, view.columns), *((join.table, join.columns) for join in every)]:
+                if len(columns) >= SHARED:
+                    text = _plain(columns)
+                    owners.setdefault(text, table)
+                    counted[text] += 1
+        self.owners = {text: table for text, table in owners.items() if counted[text] > 1}
+
+    def text(self, columns: Sequence[Pick]) -> str:
+        """A list at its next place."""
+        text = _plain(columns)
+        if text in self.again or text not in self.owners:
+            return self.again.get(text, text)
+        name = names.free(f"{names.snake(self.owners[text])}_columns", self.taken)
+        self.taken.append(name)
+        self.again[text] = f"*{name}"
+        return f"&{name} {text}"
+
+
+def _plain(columns: Sequence[Pick]) -> str:
+    return value(list(columns))
+
+
 def _views(draft: Draft) -> Iterator[str]:
     if not draft.proposal.views:
         return
+    lists = _Lists(draft.proposal.views)
+    if lists.owners:
+        yield from comment("`&name` names a list of columns, and `*name` is that list again.")
     yield "views:"
     for view in draft.proposal.views:
-        yield from _view(view)
+        yield from _view(view, lists)
     found = draft.proposal
     if found.between:
         yield from comment(f"Without a view of their own, because others show them: {', '.join(found.between)}", "  ")
@@ -152,19 +203,19 @@ def _views(draft: Draft) -> Iterator[str]:
         yield from comment(f"Parts of {owner}'s documents, without a view of their own: {name}", "  ")
 
 
-def _view(view: Proposed) -> Iterator[str]:
+def _view(view: Proposed, lists: _Lists) -> Iterator[str]:
     yield f"  {view.name}:"
     yield f"    root: {value(view.root)}"
     if view.hidden:
         yield from comment(f"left out, by their names: {', '.join(view.hidden)}", "    ")
     if view.columns:
-        yield f"    columns: {value(view.columns)}"
+        yield f"    columns: {lists.text(view.columns)}"
     for kind in ("refs", "children", "aggregates"):
         mine = [join for join in view.joins if join.kind == kind]
         if mine:
             yield _remarked(f"    {kind}:", _KINDS[kind])
             for join in mine:
-                yield from _join(join)
+                yield from _join(join, lists)
 
 
 _KINDS = {
@@ -174,32 +225,44 @@ _KINDS = {
 }
 
 
-def _join(join: Join) -> Iterator[str]:
-    keys: dict[str, object] = {"table": join.table, "on": dict(join.on)}
+def _join(join: Join, lists: _Lists) -> Iterator[str]:
+    keys = _flat(join)
     if join.one or join.hide:
-        keys["one" if join.one else "hide"] = True
+        keys["one" if join.one else "hide"] = "true"
     if join.order_by:
-        keys["order_by"] = join.order_by
+        keys["order_by"] = _inside(join.order_by)
     if join.limit is not None:
-        keys["limit"] = join.limit
+        keys["limit"] = str(join.limit)
     if join.kind == "aggregates":
-        keys["value"] = "count(*)"
+        keys["value"] = _inside("count(*)")
     if join.columns:
-        keys["columns"] = list(join.columns)
+        keys["columns"] = lists.text(join.columns)
     if join.refs:
-        keys["refs"] = {ref.name: _flat(ref) for ref in join.refs}
-    line = f"      {join.name}: {value(keys)}"
+        below = {
+            ref.name: _flat(ref) | ({"columns": lists.text(ref.columns)} if ref.columns else {}) for ref in join.refs
+        }
+        keys["refs"] = _braces({name: _braces(ref) for name, ref in below.items()})
+    line = f"      {join.name}: {_braces(keys)}"
     if len(line) <= WIDTH + 8:
         yield line
         return
     yield f"      {join.name}:"
     for key, item in keys.items():
-        yield f"        {key}: {value(item)}"
+        yield f"        {key}: {item}"
 
 
-def _flat(join: Join) -> Mapping[str, object]:
-    flat: dict[str, object] = {"table": join.table, "on": dict(join.on)}
-    return flat | ({"columns": list(join.columns)} if join.columns else {})
+def _flat(join: Join) -> dict[str, str]:
+    return {"table": _inside(join.table), "on": value(dict(join.on))}
+
+
+def _inside(plain: object) -> str:
+    """A value that may stand inside of braces."""
+    return value(plain, inside=True)
+
+
+def _braces(keys: Mapping[str, str]) -> str:
+    """Keys, which need no quotes, and values as the file writes them."""
+    return "{" + ", ".join(f"{key}: {item}" for key, item in keys.items()) + "}"
 
 
 # -- sinks -------------------------------------------------------------------------------------------------------------

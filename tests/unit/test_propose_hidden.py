@@ -62,7 +62,7 @@ def test_where_the_last_view_would_be_refused_nothing_is_proposed(monkeypatch: p
     def refused(*given: object) -> None:
         raise ConfigError("view user: no good")
 
-    monkeypatch.setattr("operations.propose.proposal.resolve_view", refused)
+    monkeypatch.setattr("operations.propose.held.resolve_view", refused)
     with pytest.raises(ConfigError, match=r"no table can be shown in redis \(view user: no good\)"):
         drafted(tables(USERS), ["redis"])
     made = drafted(tables(table("users", "id")), ["redis", "iceberg"])

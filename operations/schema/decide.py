@@ -190,7 +190,7 @@ def _as_members(texts: Sequence[str], columns: Collection[str], of: Callable[[st
 
 def _needs_new(was: View, now: View, table: str, sink: Sink, mapped: Mapping[str, Any]) -> bool:
     """Whether what is there can't hold what comes."""
-    if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _stored_otherwise(was, now):
+    if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _joined_otherwise(was, now, sink):
         return True
     if sink.type != "redis" and _computed_otherwise(was, now, table):
         return True  # what Spark SQL makes of another type may be of another type
@@ -204,8 +204,28 @@ def _needs_new(was: View, now: View, table: str, sink: Sink, mapped: Mapping[str
     return False
 
 
-def _stored_otherwise(was: JoinedView, now: JoinedView) -> bool:
-    return now.layout.renamed(was.layout.description()) != now.layout.description()
+def _joined_otherwise(was: JoinedView, now: JoinedView, sink: Sink) -> bool:
+    """Whether the row store has other columns, or documents show the same ones under other names: their rows are
+    stored as they were, so that reading them again makes no document. A table's column is renamed for all rows at once.
+    """
+    if now.layout.renamed(was.layout.description()) != now.layout.description():
+        return True
+    return sink.form != "columns" and _named_otherwise(was, now)
+
+
+def _named_otherwise(was: JoinedView, now: JoinedView) -> bool:
+    before, after = _field_names(was), _field_names(now)
+    return any(before[at] != after[at] for at in before.keys() & after.keys())
+
+
+def _field_names(view: JoinedView) -> dict[tuple[tuple[str, ...], int], set[str]]:
+    """(path of an object, number of a column) -> its fields that show the column. By number: two columns that swap
+    their names leave an object the same fields."""
+    found: dict[tuple[tuple[str, ...], int], set[str]] = {}
+    for path, node in view.tree.walk():
+        for source, out in node.columns if node.value is None else ():
+            found.setdefault((path, node.table.by_name[source].ordinal), set()).add(out)
+    return found
 
 
 def _computed_otherwise(was: View, now: View, table: str) -> bool:

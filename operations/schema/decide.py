@@ -66,12 +66,14 @@ class Decision:
         why: in words; empty for nothing.
         read: which rows of the table are read again: a condition, or ``ALL_ROWS``; None for none.
         stops: the generation that is there can take nothing more of this table.
+        asks: what somebody has to write into the pipeline file, in words: without it no next generation is built.
     """
 
     verdict: Verdict
     why: tuple[str, ...] = ()
     read: str | None = None
     stops: bool = False
+    asks: tuple[str, ...] = ()
 
 
 def decide(
@@ -111,8 +113,18 @@ def decide(
     read = ALL_ROWS if _replaced(old, new, used) else _read(changes, was, now, table, sink)
     if _needs_new(was, now, table, sink, mapped or {}):
         whole = read == ALL_ROWS or any(change.unlogged for change in changes)
-        return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None)
-    return Decision(Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE, why, read)
+        return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None, asks=_asks(was, now, sink))
+    verdict = Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE
+    return Decision(verdict, why, read, asks=_asks(was, now, sink))
+
+
+def _asks(was: View, now: View, sink: Sink) -> tuple[str, ...]:
+    """What is there goes on without a field that `mapping:` names; what is made of the file is refused for it."""
+    if not isinstance(sink, SearchSink):
+        return ()
+    gone = {out for _, out in was.columns} - {out for _, out in now.columns}
+    unless = " unless another view of the sink has it" if len(sink.view_names) != 1 else ""
+    return tuple(f"take `{name}` out of `mapping:`{unless}" for name in sorted(gone & sink.mapping.keys()))
 
 
 def other_key(old: Shape, new: Shape) -> bool:

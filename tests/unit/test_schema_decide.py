@@ -198,6 +198,26 @@ def test_a_joined_tables_own_column_is_renamed_for_all_rows_at_once() -> None:
     assert decided(ALL_BELOW, PERSON_RENAMED, "warehouse").verdict is Verdict.NEW_GENERATION  # a struct's field
 
 
+# -- `mapping:` that names a field which goes --------------------------------------------------------------------------
+
+
+def asked(now: Shape, mapping: str, sink: str = "search", view: str = "") -> tuple[str, ...]:
+    more = f", view: thing, mapping: {{{mapping}}}"
+    pipeline = loads(FILE.replace(", VIEW", view).replace(", view: thing", more, 1))
+    before = Catalogue({"public.things": BEFORE.table})
+    after = Shapes({"public.things": (BEFORE, now)}).told_to(Catalogue({"public.things": now.table}))
+    told = replace(now, table=after.tables["public.things"])
+    return decide(BEFORE, told, resolved(pipeline, before), resolved(pipeline, after), pipeline.sinks[sink]).asks
+
+
+def test_a_field_that_goes_and_that_the_mapping_names_is_said_to_be_taken_out_of_it() -> None:
+    """Flows went on, and the next generation and `apply` were refused for it, again and again."""
+    assert asked(DROPPED, "gone: {index: false}, a: {index: false}") == ("take `gone` out of `mapping:`",)
+    assert asked(RENAMED, "gone: {index: false}, a: {index: false}") == ("take `a` out of `mapping:`",)
+    assert asked(RENAMED, "a: {index: false}", view=", columns: [id, a]") == ()  # it keeps the file's name
+    assert asked(DROPPED, "gone: {index: false}", "cache") == ()
+
+
 # -- what is computed of a column of another type ----------------------------------------------------------------------
 
 

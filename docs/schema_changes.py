@@ -32,10 +32,11 @@ views:
   thing: {root: things}
   named: {root: things, columns: [id, a, price]}
   card: {root: things, columns: [id, n, a], aggregates: {same: {table: things, "on": {id: n}, value: count(*)}}}
+  whole: {root: things, aggregates: {same: {table: things, "on": {id: n}, value: count(*)}}}
 row_store: {url: "redis://127.0.0.1:1"}
 sinks:
-  search: {type: elasticsearch, url: "http://127.0.0.1:1", views: [thing, named, card]}
-  cache: {type: redis, url: "redis://127.0.0.1:1", views: [thing, named, card]}
+  search: {type: elasticsearch, url: "http://127.0.0.1:1", views: [thing, named, card, whole]}
+  cache: {type: redis, url: "redis://127.0.0.1:1", views: [thing, named, card, whole]}
   warehouse: {type: iceberg, catalog_uri: x, warehouse: x, namespace: n, views: [thing, named]}
 """
 CASES = (
@@ -45,6 +46,8 @@ CASES = (
     ("search", "named", "`[id, a, price]`, Elasticsearch"),
     ("search", "card", "joined, `[id, n, a]`, Elasticsearch"),
     ("cache", "card", "joined, Redis"),
+    ("search", "whole", "joined, all columns, Elasticsearch"),
+    ("cache", "whole", "joined, all columns, Redis"),
 )
 
 

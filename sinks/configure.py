@@ -206,9 +206,10 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
         if goes_on or field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
             continue
         near = difflib.get_close_matches(field, known, 1)
+        fix = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}"
         error = ConfigError(
             f"sink {name}: `mapping` names a field {field!r} that none of its views has",
-            fix=f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}",
+            fix=f"{fix}; if its column has gone, take {field!r} out of `mapping:`",
         )
         found.wrong.append(error)
     found.end()

@@ -77,7 +77,7 @@ def show_migration(table: Mapping[str, Any]) -> None:
     click.echo(click.style("~ ", fg="yellow") + f"table {table['table']}: {', '.join(table['changes'])}")
     for view in table["views"]:
         documents = f", about {view['documents']:,} documents written again" if view["documents"] else ""
-        why = f" ({'; '.join(view['why'])})" if view["verdict"] == "refuse" else ""
+        why = f" ({'; '.join(said)})" if (said := view["why"] if view["verdict"] == "refuse" else view["asks"]) else ""
         click.echo(
             f"    sink {view['sink']}, generation {view['generation']}, view {view['view']}: "
             f"{view['verdict']}{documents}{why}"

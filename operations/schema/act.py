@@ -284,7 +284,8 @@ def _table(
     out.evolution = acted.having(table, todo)
     out.said.append(title)
     for case in concerned:
-        why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""
+        refused = case.decision.verdict is Verdict.REFUSE
+        why = f" ({'; '.join(said)})" if (said := case.decision.why if refused else case.decision.asks) else ""
         out.said.append(
             f"  sink {case.sink}, generation {case.generation}, view {case.view}: {case.decision.verdict.words}{why}"
         )

@@ -66,12 +66,14 @@ class Decision:
         why: in words; empty for nothing.
         read: which rows of the table are read again: a condition, or ``ALL_ROWS``; None for none.
         stops: the generation that is there can take nothing more of this table.
+        asks: what somebody has to write into the pipeline file, in words: without it no next generation is built.
     """
 
     verdict: Verdict
     why: tuple[str, ...] = ()
     read: str | None = None
     stops: bool = False
+    asks: tuple[str, ...] = ()
 
 
 def decide(
@@ -111,8 +113,18 @@ def decide(
     read = ALL_ROWS if _replaced(old, new, used) else _read(changes, was, now, table, sink)
     if _needs_new(was, now, table, sink, mapped or {}):
         whole = read == ALL_ROWS or any(change.unlogged for change in changes)
-        return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None)
-    return Decision(Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE, why, read)
+        return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None, asks=_asks(was, now, sink))
+    verdict = Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE
+    return Decision(verdict, why, read, asks=_asks(was, now, sink))
+
+
+def _asks(was: View, now: View, sink: Sink) -> tuple[str, ...]:
+    """What is there goes on without a field that `mapping:` names; what is made of the file is refused for it."""
+    if not isinstance(sink, SearchSink):
+        return ()
+    gone = {out for _, out in was.columns} - {out for _, out in now.columns}
+    unless = " unless another view of the sink has it" if len(sink.view_names) != 1 else ""
+    return tuple(f"take `{name}` out of `mapping:`{unless}" for name in sorted(gone & sink.mapping.keys()))
 
 
 def other_key(old: Shape, new: Shape) -> bool:
@@ -190,7 +202,7 @@ def _as_members(texts: Sequence[str], columns: Collection[str], of: Callable[[st
 
 def _needs_new(was: View, now: View, table: str, sink: Sink, mapped: Mapping[str, Any]) -> bool:
     """Whether what is there can't hold what comes."""
-    if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _stored_otherwise(was, now):
+    if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _joined_otherwise(was, now, sink):
         return True
     if sink.type != "redis" and _computed_otherwise(was, now, table):
         return True  # what Spark SQL makes of another type may be of another type
@@ -204,8 +216,28 @@ def _needs_new(was: View, now: View, table: str, sink: Sink, mapped: Mapping[str
     return False
 
 
-def _stored_otherwise(was: JoinedView, now: JoinedView) -> bool:
-    return now.layout.renamed(was.layout.description()) != now.layout.description()
+def _joined_otherwise(was: JoinedView, now: JoinedView, sink: Sink) -> bool:
+    """Whether the row store has other columns, or documents show the same ones under other names: their rows are
+    stored as they were, so that reading them again makes no document. A table's column is renamed for all rows at once.
+    """
+    if now.layout.renamed(was.layout.description()) != now.layout.description():
+        return True
+    return sink.form != "columns" and _named_otherwise(was, now)
+
+
+def _named_otherwise(was: JoinedView, now: JoinedView) -> bool:
+    before, after = _field_names(was), _field_names(now)
+    return any(before[at] != after[at] for at in before.keys() & after.keys())
+
+
+def _field_names(view: JoinedView) -> dict[tuple[tuple[str, ...], int], set[str]]:
+    """(path of an object, number of a column) -> its fields that show the column. By number: two columns that swap
+    their names leave an object the same fields."""
+    found: dict[tuple[tuple[str, ...], int], set[str]] = {}
+    for path, node in view.tree.walk():
+        for source, out in node.columns if node.value is None else ():
+            found.setdefault((path, node.table.by_name[source].ordinal), set()).add(out)
+    return found
 
 
 def _computed_otherwise(was: View, now: View, table: str) -> bool:

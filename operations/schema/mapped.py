@@ -14,6 +14,7 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from operations.kept_shapes import MEND
+from sinks.elasticsearch.mapping import merge
 from spark.disk.files import write_atomic
 from spark.disk.state import Generation
 
@@ -38,17 +39,18 @@ def read_mapped(generation: Generation) -> dict[str, Fields]:
 
 
 def note_mapped(generation: Generation, view: str, fields: Fields) -> None:
-    """Remember a view's fields besides; nothing is written if they are known.
+    """Remember a view's fields besides those that are known; nothing is written if all of them are.
+
+    An index never loses one: of two tables of a view that change at once, each knows what it took away alone.
 
     Raises:
         StateError: the file can't be read (terminal).
         DiskFull: no room (transient).
     """
     known = read_mapped(generation)
-    if known.get(view, {}) != fields:
-        write_atomic(
-            _path(generation), json.dumps({"format": SHAPES, "views": {**known, view: fields}}, sort_keys=True)
-        )
+    had = known.get(view, {})
+    if (have := merge(had, fields)) != had:
+        write_atomic(_path(generation), json.dumps({"format": SHAPES, "views": {**known, view: have}}, sort_keys=True))
 
 
 def _path(generation: Generation) -> Path:

@@ -58,8 +58,9 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
 
     Returns:
         for each table: ``table``, ``changes``, ``read`` (rows that will be read again), ``views`` (each with ``sink``,
-        ``generation``, ``view``, ``verdict``, ``why``, ``documents`` to be written), and ``rebuilt``: what a new
-        generation of each sink costs that needs one (``operations.generations.outdated.cost``).
+        ``generation``, ``view``, ``verdict``, ``why``, ``asks`` of who writes the pipeline file, ``documents`` to be
+        written), and ``rebuilt``: what a new generation of each sink costs that needs one
+        (``operations.generations.outdated.cost``).
 
     Raises:
         SourceError: Postgres refuses the migration, or does not answer.
@@ -158,6 +159,7 @@ def _told(
                 "view": case.view,
                 "verdict": case.decision.verdict.words,
                 "why": list(case.decision.why),
+                "asks": list(case.decision.asks),
                 "documents": rows if case.decision.verdict >= Verdict.READ_AGAIN else 0,
             }
             for case in mine

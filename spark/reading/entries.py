@@ -128,6 +128,7 @@ class EntryDecoder:
         return Decoded([*newest.values(), *ended.values()], [*letters, *lacking.values()], batch.num_rows)
 
     def _entry(self, view: View, change: Change) -> Entry:
+        change = self._needed(view, change)
         identity, document = view.render(change)
         row = None
         if self.typed:
@@ -137,7 +138,14 @@ class EntryDecoder:
 
     def typed_row(self, view: View, change: Change) -> tuple[Any, ...]:
         """See ``View.typed_row``; of what the view uses, and nothing else."""
-        return view.typed_row(change, self._used[view.name])
+        return view.typed_row(self._needed(view, change), self._used[view.name])
+
+    def _needed(self, view: View, change: Change) -> Change:
+        """A change that lacks no value but those that the view needs: it goes on as if the others were not there."""
+        if not change.unavailable:
+            return change
+        used = self._used[view.name]
+        return change._replace(unavailable=tuple(name for name in change.unavailable if name in used))
 
     def _letter(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from connectors.actions import Action
+from console.cli.plan import show_migration
 from operations.accepted import Text, note_running, this_process
 from operations.edits.changes import Changes
 from operations.edits.pending import under_way
@@ -52,6 +53,19 @@ def test_nothing_is_told_twice_and_who_does_it_is(plan: Plan, lines: list[str], 
     found = [*plan.lines("f"), *plan.asked()]
     assert [said.endswith(end) for said, end in zip(found, lines, strict=True)] == [True] * len(lines), found
     assert plan.closing("f") == closing
+
+
+def test_what_a_migration_asks_of_the_file_stands_behind_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    view = {"sink": "search", "generation": 1, "view": "v", "why": ["column a was dropped"], "documents": 0}
+    asks = {"verdict": "in place", "asks": ["take `a` out of `mapping:`"]}
+    plain = {"verdict": "in place", "asks": []}
+    views = [view | asks, view | plain]
+    show_migration({"table": "t", "changes": ["x"], "views": views, "rebuilt": {}, "read": None})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("view v: ")[2] for line in lines[1:]] == [
+        "in place (take `a` out of `mapping:`)",
+        "in place",
+    ]
 
 
 def test_what_run_does_already(files: Files) -> None:

@@ -337,6 +337,13 @@ def test_a_column_under_the_name_of_one_that_has_gone_has_its_field_of_before(tm
     assert list(read_mapped(register_of(pipeline, "cache").generation(1))) == []
 
 
+def test_a_mapping_that_names_a_dropped_column_is_told_as_it_happens(tmp_path: Path) -> None:
+    mapped = TEXT.replace("views: [order, customer]", "view: order, mapping: {at: {index: false}}")
+    dropped = replace(ORDERS, table=replace(ORDERS.table, columns=(ID,)), since=9)
+    out = done(make(tmp_path, text=mapped), {**BEFORE, "public.orders": dropped})
+    assert out.said[1].endswith("view order: in place and read again (take `at` out of `mapping:`)")
+
+
 def test_values_that_no_log_has_are_owed_until_a_view_needs_them(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     default = replace(

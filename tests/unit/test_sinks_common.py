@@ -208,6 +208,7 @@ def test_a_mapping_for_no_field_is_named_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="'form'") as caught:
         check_mapping("search", elasticsearch(mapping={"form": {"type": "keyword"}}), [VIEW])
     assert "did you mean 'from'?" in str(caught.value)
+    assert "if its column has gone, take 'form' out of `mapping:`" in str(caught.value)
 
 
 def test_a_mapping_may_name_copies_aliases_and_computed_fields() -> None:

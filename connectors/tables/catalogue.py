@@ -74,10 +74,10 @@ SELECT attrelid, array_agg(attname::text ORDER BY attnum) FROM pg_attribute
 WHERE attrelid = ANY(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated <> '' GROUP BY 1
 """
 
-# Every type a column uses, with what it is made of: a domain's base, an array's element.
+# Types that columns use, with what they are made of: a domain's base, an array's element.
 TYPES = """
 WITH RECURSIVE used(oid) AS (
-    SELECT DISTINCT atttypid FROM pg_attribute WHERE attrelid = ANY(%s) AND attnum > 0 AND NOT attisdropped
+    SELECT unnest(%s::oid[])
     UNION
     SELECT CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END
     FROM used u JOIN pg_type t ON t.oid = u.oid
@@ -187,10 +187,13 @@ def unique_columns(connection: Connection, oids: Sequence[int]) -> dict[int, lis
 
 
 def _columns(connection: Connection, query: LiteralString, oids: Sequence[int]) -> dict[int, list[Column]]:
-    types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
+    found = [(oid, _Attribute(*of)) for oid, *of in connection.execute(query, [oids])]
+    # Of these columns alone: tables are wide, and their keys, which are looked at every other second, are not.
+    used = sorted({attribute.type_oid for _, attribute in found})
+    types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [used])} if used else {}
     columns: dict[int, list[Column]] = {}
-    for oid, *attribute in connection.execute(query, [oids]):
-        columns.setdefault(oid, []).append(_column(types, _Attribute(*attribute)))
+    for oid, attribute in found:
+        columns.setdefault(oid, []).append(_column(types, attribute))
     return columns
 
 

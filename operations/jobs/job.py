@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from cdc.errors import ConfigError, HeadwaterError
-from spark.disk.process import born
+from spark.disk.process import born, place
 
 Verb = Literal[
     "promote",
@@ -84,7 +83,7 @@ class Job:
     error: Mapping[str, Any] | None = None
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=lambda: born(os.getpid()))
-    host: str = field(default_factory=socket.gethostname)
+    host: str = field(default_factory=place)
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of ``GET /v1/jobs``."""

@@ -15,6 +15,7 @@ from sinks.configure import plain_config
 from sinks.factory import open_target
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.made_of import as_defined, outdated
+from spark.disk.process import host_name
 from spark.disk.register import Register, Registered
 from spark.flow import flow_of, has_set_up
 
@@ -105,7 +106,7 @@ class Chosen:
         if holder is not None and lease.busy():
             raise StateError(
                 f"sink {self.sink}: generation {number} is being filled already, by process {holder.pid} on"
-                f" {holder.host}",
+                f" {host_name(holder.host)}",
                 means="nothing was done; one rebuild of a sink at a time",
                 fix=f"wait for it (`headwater status {self.file}` shows how far it is), or end that process:"
                 " then this command goes on where it has stopped",

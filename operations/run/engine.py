@@ -239,6 +239,7 @@ def open_engine(
             finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
             for number in register_of(pipeline, name).kept():
                 try:
+                    register_of(pipeline, name).generation(number).lease.wait_out()
                     builds.append(open_generation(pipeline, catalogue, name, number))
                 except HeadwaterError as error:
                     if error.transient:

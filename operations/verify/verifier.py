@@ -32,7 +32,7 @@ from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.settle import PAGE, Settler
 from operations.verify.told import reading
-from operations.verify.work_folder import work_folder
+from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
 from truth.expected import Expected, Form, digests, expected, needs_spark
 from truth.rows import rows_of, sampled_ids, snapshot
 
@@ -191,13 +191,17 @@ class Verifier:
         started = time.monotonic()
         view = self._typed(view, holders)
         results = {build.sink: Comparison(view.name, sampled=self.asked.sample is not None) for build in holders}
-        differing = {} if self.asked.sample is not None else self._whole(view, holders, folder, results)
+        differing: dict[str, Keys] = {}
+        if self.asked.sample is None:
+            differing = self._whole(view, holders, folder, results)
+            refuse_gone(folder)  # later it would be compared again, and what was repaired meanwhile not told
         seconds = time.monotonic() - started
         for build in holders:
             started = time.monotonic() - seconds
             result = results[build.sink]
             try:
-                self._looked_again(view, build, folder, result, differing.get(build.sink))
+                with naming_gone(folder):
+                    self._looked_again(view, build, folder, result, differing.get(build.sink))
             except HeadwaterError as error:
                 # From here on it is this sink's: the others' results stay. Compared once more, one that was repaired
                 # would be equal, and said to have been so all along.

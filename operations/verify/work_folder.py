@@ -30,26 +30,48 @@ OLD_SECONDS = 86_400.0
 def work_folder(root: Path) -> Iterator[Path]:
     """A folder for the time of a block; those that killed processes have left are removed.
 
+    That it is there at the end is not looked at: what was done in sinks meanwhile has to be told. See ``refuse_gone``.
+
     Args:
         root: where it is made.
 
     Raises:
-        StateError: somebody has removed it meanwhile.
+        StateError: the block failed for want of it: somebody has removed it meanwhile.
     """
     root.mkdir(parents=True, exist_ok=True)
     _remove_left(root)
     folder, lock = _made(root)
     try:
-        yield folder
-        if not (folder / LOCK).exists():
-            raise gone(folder)
+        with naming_gone(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
+
+def refuse_gone(folder: Path) -> None:
+    """Look whether what was compared in a folder was there to the end.
+
+    Raises:
+        StateError: somebody has removed it.
+    """
+    if not (folder / LOCK).exists():
+        raise gone(folder)
+
+
+@contextmanager
+def naming_gone(folder: Path) -> Iterator[None]:
+    """For a block that works in a folder: what fails for want of it says so.
+
+    Raises:
+        StateError: the block failed in a way that has no name, and somebody has removed the folder.
+    """
+    try:
+        yield
     except Exception as error:
         if isinstance(error, HeadwaterError) or (folder / LOCK).exists():
             raise
         raise gone(folder) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.close()
 
 
 def _made(root: Path) -> tuple[Path, TextIO]:

@@ -19,12 +19,13 @@ from pathlib import Path
 
 from cdc.errors import DiskFull, Fenced, StateError
 from spark.disk.files import write_somehow
-from spark.disk.process import is_gone, is_me, signature
+from spark.disk.process import host_name, is_gone, is_me, is_namesake, signature
 
 # How often the holder says that it is alive, and after which silence it may be taken over. A machine at its limits
 # delays a thread by seconds; twenty of them are no delay any more.
 RENEW_SECONDS = 3.0
 EXPIRES_SECONDS = 20.0
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Lease:
             known = self.holder()
             if known is not None and self._held(known):
                 raise StateError(
-                    f"{self.title} is already run by process {known.pid} on {known.host}",
+                    f"{self.title} is already run by process {known.pid} on {host_name(known.host)}",
                     fix="stop that process first; or leave this sink to it: `headwater run --sink` runs others",
                 )
             self.token = max(int(time.time()), known.token + 1 if known else 1)
@@ -86,6 +87,17 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name=f"lease {self.title}", daemon=True)
         self._thread.start()
         return self.token
+
+    def wait_out(self) -> None:
+        """Wait for the silence of who can't be seen from here, and has this host's name, until it may be taken over.
+
+        It is this container's own process as a rule, from before it was killed and started again: to refuse the lease
+        for it would end a `run` that has nothing else to do. One that renews its lease lives, and is not waited for.
+        """
+        first = known = self.holder()
+        while known is not None and known == first and is_namesake(known.host) and self._held(known):
+            time.sleep(_LOOK_SECONDS)
+            known = self.holder()
 
     def busy(self) -> bool:
         """Whether a process that is alive holds it."""

@@ -5,7 +5,9 @@ clock: that steps when a virtual machine is resumed, or at the first answer of a
 machine has begun at another time then.
 
 A state folder may be of several machines, or containers, whose processes have the same numbers: what is kept names the
-host as well. From another host nobody sees a process, only when it said something last.
+host as well, and the namespace of the numbers, which containers of one pod have each of their own under one name. From
+another place nobody sees a process, only when it said something last. A container that is started again may be another
+place than it was: what it has left behind counts until it has been silent for long enough.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from typing import TypedDict
 import psutil
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Its inode is the same for two processes if they see each other's numbers. The host's own has the same at every boot.
+NAMESPACE = Path("/proc/self/ns/pid")
 # Ticks are hundredths of a second: 36 bits are 21 years without a boot. Above them 17 bits tell boots apart; these 53
 # are as many as a float holds exactly. Every figure is greater than seconds since 1970 will be for 2000 years.
 _TICKS, _BOOTS = 2**36, 2**17
@@ -28,7 +32,10 @@ CLOCK_SECONDS = 2.0
 
 
 class Signature(TypedDict):
-    """What a process leaves of itself in a file: its number, when it began (``born``), and where that counts."""
+    """What a process leaves of itself in a file: its number, when it began (``born``), and where that counts.
+
+    ``host`` is as ``place`` says it.
+    """
 
     host: str
     pid: int
@@ -37,12 +44,39 @@ class Signature(TypedDict):
 
 def signature() -> Signature:
     """This process's."""
-    return Signature(host=socket.gethostname(), pid=os.getpid(), started=born(os.getpid()))
+    return Signature(host=place(), pid=os.getpid(), started=born(os.getpid()))
+
+
+def place() -> str:
+    """Where this process's number counts: the host's name, and its processes' namespace if the kernel has any."""
+    try:
+        return f"{socket.gethostname()}/{NAMESPACE.stat().st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def host_name(host: str) -> str:
+    """The host alone of what was kept, to be shown. Pure."""
+    return host.partition("/")[0]
 
 
 def is_here(host: str) -> bool:
-    """Whether this is the host of what was kept; an older Headwater named none, and is taken for one of this host."""
-    return host in ("", socket.gethostname())
+    """Whether processes of what was kept are seen here by their numbers.
+
+    Args:
+        host: as ``place`` says it; the name alone, or nothing, of an older Headwater, which is taken for one of here.
+    """
+    return host in ("", socket.gethostname(), place())
+
+
+def is_namesake(host: str) -> bool:
+    """Whether what was kept has this host's name, and is not of here: another container of one pod, or this one before
+    it was started again.
+
+    Args:
+        host: what was kept.
+    """
+    return host_name(host) == socket.gethostname() and not is_here(host)
 
 
 def is_me(host: str, pid: int, started: float) -> bool:

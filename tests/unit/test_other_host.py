@@ -20,7 +20,7 @@ from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
 from operations.loss_note import LossNote
 from spark.disk.lease import Holder, Lease
-from spark.disk.process import signature
+from spark.disk.process import host_name, is_here, place, signature
 from spark.disk.status import BUSY_SECONDS, FlowStatus, state_of
 from tests.unit.test_file_edits import Files
 
@@ -29,6 +29,8 @@ NOBODY = 2**22 + 1
 ELSEWHERE: dict[str, Any] = {"host": "elsewhere", "pid": NOBODY, "started": 7.0}
 # In another container a process has our number, and may have begun at the same tick as ours.
 NAMESAKE: dict[str, Any] = {**signature(), "host": "elsewhere"}
+# Containers of one pod, or with the host's network, have one host name, and process numbers of their own.
+BESIDE: dict[str, Any] = {"host": f"{socket.gethostname()}/1", "pid": NOBODY, "started": 7.0}
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def held(ago: float = 0.0, **who: Any) -> Holder:
 # -- flows -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", [ELSEWHERE, NAMESAKE])
+@pytest.mark.parametrize("who", [ELSEWHERE, NAMESAKE, BESIDE])
 def test_a_flow_on_another_host_is_alive_for_as_long_as_it_says_so(who: dict[str, Any]) -> None:
     assert state_of(said(**who)) == "running"
     assert state_of(said(ago=60, **who)) == "dead"
@@ -72,7 +74,7 @@ def test_a_later_process_with_a_flow_s_number_does_not_keep_it_alive() -> None:
 
 def test_a_generation_that_is_held_on_another_host_is_starting_whatever_the_number_has_said_here() -> None:
     assert state_of(said("failed", **signature()), held(**NAMESAKE)) == "starting"
-    assert state_of(None, held(**ELSEWHERE)) == "starting"
+    assert state_of(None, held(**ELSEWHERE)) == state_of(None, held(**BESIDE)) == "starting"
     assert state_of(said("failed", **NAMESAKE), held(**NAMESAKE)) == "failed"
     assert state_of(None, held(60, **ELSEWHERE)) == "never run"
 
@@ -92,6 +94,55 @@ def test_a_lease_that_a_namesake_on_another_host_renews_is_another_s(tmp_path: P
         lease.release()
 
 
+def test_a_place_is_the_host_and_its_processes_namespace_and_the_host_alone_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = socket.gethostname()
+    assert signature()["host"] == place() and host_name(place()) == host_name(name) == name
+    assert [is_here(kept) for kept in (place(), name, "", BESIDE["host"], "elsewhere", f"{place()}0")] == [
+        *(True, True, True),
+        *(False, False, False),
+    ]
+    monkeypatch.setattr("spark.disk.process.NAMESPACE", tmp_path / "nothing")
+    assert place() == name and is_here(name) and not is_here(BESIDE["host"])
+
+
+def test_a_lease_names_the_host_of_another_container_as_people_know_it(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "sink a")
+    lease._write(held(**BESIDE))
+    assert lease.busy()
+    with pytest.raises(StateError) as refused:
+        lease.take()
+    assert refused.value.what.endswith(f"process {NOBODY} on {socket.gethostname()}")
+
+
+def test_a_container_that_is_started_again_waits_for_the_silence_of_who_had_its_name(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "sink a", expires=0.6)
+    lease._write(held(**BESIDE))
+    lease.wait_out()
+    lease.take()
+    lease.release()
+
+
+@pytest.mark.parametrize("who", [ELSEWHERE, {**signature()}, BESIDE | {"pid": 0}])
+def test_nobody_else_is_waited_for(tmp_path: Path, who: dict[str, Any]) -> None:
+    lease, before = Lease(tmp_path, "sink a"), time.monotonic()
+    lease._write(held(**who))
+    lease.wait_out()
+    Lease(tmp_path / "new", "sink b").wait_out()
+    assert time.monotonic() - before < 10
+
+
+def test_a_container_of_this_name_that_renews_its_lease_is_not_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, before = Lease(tmp_path, "sink a"), time.monotonic()
+    lease._write(held(5, **BESIDE))
+    monkeypatch.setattr("spark.disk.lease.time.sleep", lambda _seconds: lease._write(held(**BESIDE)))
+    lease.wait_out()
+    assert lease.busy() and time.monotonic() - before < 10
+
+
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
@@ -103,6 +154,7 @@ def test_a_loss_that_is_mended_on_another_host_is_told_for_as_long_as_it_is_writ
     assert shown is not None and set(shown) == {"since", "attempt", "doing", "progress", "error", "seconds"}
     for changed, there in (
         (ELSEWHERE, True),
+        (BESIDE, True),
         (ELSEWHERE | {"at": time.time() - BUSY_SECONDS - 5}, False),
         ({"pid": NOBODY}, False),
         ({"started": here["started"] - 1}, False),
@@ -128,7 +180,7 @@ def jobs(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     made.close()
 
 
-@pytest.mark.parametrize("who", [ELSEWHERE, NAMESAKE])
+@pytest.mark.parametrize("who", [ELSEWHERE, NAMESAKE, BESIDE])
 def test_a_job_of_a_server_on_another_host_is_running_until_that_renews_it_no_more(
     jobs: Jobs, files: Files, monkeypatch: pytest.MonkeyPatch, who: dict[str, Any]
 ) -> None:
@@ -161,7 +213,7 @@ def test_a_job_that_says_nothing_is_renewed_for_servers_on_other_hosts(
 
 def test_a_job_of_an_older_headwater_is_of_this_host_and_none_shows_its_process(jobs: Jobs, files: Files) -> None:
     job = Job("0000000000001-aaaaaa", "promote", "cache", pid=NOBODY)
-    assert job.host == socket.gethostname() and not {"host", "pid", "started"} & job.to_dict().keys()
+    assert job.host == place() and not {"host", "pid", "started"} & job.to_dict().keys()
     folder = files.folder / "p" / ".jobs"
     folder.mkdir(parents=True)
     raw = asdict(job)

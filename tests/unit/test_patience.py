@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -33,6 +32,7 @@ from cdc.pipeline import load
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state_folder import register_of
+from spark.disk.process import place
 from spark.disk.status import FlowStatus, state_of
 from spark.machine import cluster, quiet
 from spark.machine.session import _handlers_kept, _none_left
@@ -198,7 +198,7 @@ def test_status_says_what_a_process_waits_for(file: Path) -> None:
         "retrying",
         "Kafka does not answer",
         os.getpid(),
-        socket.gethostname(),
+        place(),
     )
     assert found.batch_id == 7
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status
 from operations.verify.verifier import Asked, Verifier
+from spark.disk.lease import EXPIRES_SECONDS, Holder
 from spark.disk.made_of import define
 
 TEXT = """\
@@ -106,6 +109,17 @@ def test_the_others_run_and_status_says_what_mends_the_one(pipeline: Pipeline, o
         assert not register_of(pipeline, sink).generation(1).lease.busy()
     assert ailments(pipeline, ["cache"]) == ["cache: refused"]
     assert len(run.refused.lines) == 2
+
+
+def test_a_run_in_a_container_that_was_killed_and_started_again_waits_for_its_own_lease(
+    pipeline: Pipeline, opened: list[Any]
+) -> None:
+    for sink in pipeline.sinks:
+        make(pipeline, sink, 1, "living")
+        lease = register_of(pipeline, sink).generation(1).lease
+        # Its container had this name, and its processes' numbers counted elsewhere.
+        lease._write(Holder(1, 1, 7.0, f"{socket.gethostname()}/1", time.time() - EXPIRES_SECONDS + 1))
+    assert len(open_all(pipeline, WHOLE, opened).builds) == len(pipeline.sinks)
 
 
 def test_what_only_the_previous_generation_uses_stops_only_that(pipeline: Pipeline, opened: list[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -70,6 +71,15 @@ def test_a_run_of_this_host_that_is_gone_lets_go_of_nothing(files: Files, elsewh
     (files.folder / "p" / "running.json").write_text(json.dumps(old))
     assert tuple(let_go(files.load())) == ("third",)
     assert isinstance(read_running(elsewhere), Running)
+
+
+def test_a_run_in_another_container_of_this_name_is_not_gone_because_its_number_is_nobody_s_here(
+    files: Files, elsewhere: Pipeline
+) -> None:
+    found = read_running(elsewhere)
+    assert found is not None
+    note_running(elsewhere, replace(found, host=f"{socket.gethostname()}/1"))
+    assert tuple(let_go(files.load())) == ("third",)
 
 
 def test_apply_asks_before_a_run_on_another_host_lets_go_of_a_sink(

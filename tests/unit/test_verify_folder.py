@@ -18,7 +18,7 @@ from cdc.errors import HeadwaterError, StateError
 from operations.verify import buckets, work_folder
 from operations.verify.buckets import SIZES, Keys, Side
 from operations.verify.comparison import Comparison, compare
-from operations.verify.verifier import Verifier
+from operations.verify.verifier import Asked, Verifier
 from operations.verify.work_folder import LOCK, OLD_SECONDS
 from tests.unit.test_verify_compare import side
 from truth.digest import digest
@@ -94,10 +94,14 @@ def test_a_folder_that_is_taken_for_left_before_it_is_locked_is_made_again(
 def test_a_comparison_whose_folder_was_removed_fails_even_if_something_has_made_it_again(
     tmp_path: Path, again: bool
 ) -> None:
-    with pytest.raises(StateError, match="not there any more"), work_folder.work_folder(tmp_path) as folder:
+    with work_folder.work_folder(tmp_path) as folder:
+        work_folder.refuse_gone(folder)
         shutil.rmtree(folder)
         if again:
             folder.mkdir()
+        with pytest.raises(StateError, match="not there any more"):
+            work_folder.refuse_gone(folder)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_fails_for_want_of_the_folder_says_so_and_what_fails_otherwise_says_that(tmp_path: Path) -> None:
@@ -113,10 +117,14 @@ def test_a_sink_whose_comparison_lost_its_folder_is_not_called_equal(tmp_path: P
         def __init__(self) -> None:
             self.failed, self.progress = dict[str, HeadwaterError](), lambda line: None
             self.pipeline: Any = SimpleNamespace(engine=SimpleNamespace(state_dir=str(tmp_path)), name="p")
+            self.asked = Asked()
 
-        def _view(self, view: Any, holders: Any, folder: Path) -> dict[str, Comparison]:
+        def _typed(self, view: Any, holders: Any) -> Any:
+            return view
+
+        def _whole(self, view: Any, holders: Any, folder: Path, results: Any) -> dict[str, Keys]:
             shutil.rmtree(folder)
-            return {"cache": Comparison("v")}
+            return {}
 
     verifier = Robbed()
     holders: Any = [SimpleNamespace(sink="cache")]

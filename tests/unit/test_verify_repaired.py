@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import SinkUnavailable
+from cdc.errors import SinkUnavailable, StateError
 from operations.verify import repair as repairing
 from operations.verify import settle, verifier
 from operations.verify.buckets import Keys
@@ -18,6 +19,7 @@ from operations.verify.comparison import Comparison, marked, unmarked
 from operations.verify.repair_work import Refused
 from operations.verify.settle import Settler
 from operations.verify.verifier import Asked, Verifier
+from operations.verify.work_folder import work_folder
 
 VIEW: Any = SimpleNamespace(name="v")
 Looks = Sequence[Mapping[str, str]]
@@ -74,12 +76,7 @@ class Verifying(Verifier):
         self.compared, self.looked = list[list[str]](), dict[str, list[list[str]]]()
 
     def run(self, tmp_path: Path) -> dict[str, Comparison]:
-        @contextmanager
-        def folder() -> Iterator[Path]:
-            (made := tmp_path / str(len(self.compared))).mkdir()
-            yield made
-
-        self._folder = folder  # type: ignore[method-assign]
+        self._folder = lambda: work_folder(tmp_path)  # type: ignore[method-assign]
         return self._each(VIEW, [SimpleNamespace(sink=sink, number=1) for sink in self._looks])  # type: ignore[misc]
 
     def _typed(self, view: Any, holders: Any) -> Any:
@@ -156,3 +153,39 @@ def test_where_nobody_knows_which_sink_fails_each_is_compared_alone(
     assert {name: result.repaired for name, result in verifying.run(tmp_path).items()} == {"cache": 2}
     assert verifying.failed == {"search": away}
     assert verifying.compared == [["cache", "search"], ["cache"], ["search"]]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_repaired_is_told_though_its_folder_was_removed_then(
+    tmp_path: Path, cleared: Any, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    def removed(settler: Settler, *_: Any, **__: Any) -> dict[str, Any]:
+        if settler.folder.name == "lake-keys":
+            shutil.rmtree(settler.folder.parent)
+            if fails:
+                (settler.folder / "page").read_bytes()
+        return {}
+
+    monkeypatch.setattr(verifier, "differing_columns", removed)
+    verifying = Verifying({"cache": [FIRST, {}], "lake": [{"a": "wrong"}, {}]})
+    told = {name: result.repaired for name, result in verifying.run(tmp_path).items()}
+    assert told == ({"cache": 2} if fails else {"cache": 2, "lake": 1})
+    assert [type(error) for error in verifying.failed.values()] == ([StateError] if fails else [])
+    assert verifying.compared == [["cache", "lake"]]
+
+
+def test_what_was_compared_in_a_folder_that_was_removed_is_not_told(
+    tmp_path: Path, cleared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Verifying._whole
+
+    def removed(self: Verifying, view: Any, holders: Any, folder: Path, results: Any) -> dict[str, Keys]:
+        found = whole(self, view, holders, folder, results)
+        if len(holders) > 1 or holders[0].sink == "lake":
+            shutil.rmtree(folder)
+        return found
+
+    monkeypatch.setattr(Verifying, "_whole", removed)
+    verifying = Verifying({"cache": [FIRST, {}], "lake": []})
+    assert {name: result.repaired for name, result in verifying.run(tmp_path).items()} == {"cache": 2}
+    assert isinstance(verifying.failed["lake"], StateError) and "cache" not in verifying.failed

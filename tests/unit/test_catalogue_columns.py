@@ -1,0 +1,76 @@
+"""What Postgres is asked of columns' types: of those that are read, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from connectors.tables import catalogue
+from connectors.tables.catalogue import COLUMNS, TYPES, UNIQUE_COLUMNS, unique_columns
+
+INT, TEXT, DOMAIN, ARRAY, ENUM = 23, 25, 9001, 9002, 9003
+# oid, name, kind, base, base's modifier, whether it is an array, element, not null, labels
+TYPE_ROWS: dict[int, tuple[Any, ...]] = {
+    INT: (INT, "int4", "b", 0, -1, False, 0, False, None),
+    TEXT: (TEXT, "text", "b", 0, -1, False, 0, False, None),
+    DOMAIN: (DOMAIN, "number", "d", INT, -1, False, 0, True, None),
+    ARRAY: (ARRAY, "_text", "b", 0, -1, True, TEXT, False, None),
+    ENUM: (ENUM, "mood", "e", 0, -1, False, 0, False, ["sad", "glad"]),
+}
+# What Postgres finds beside a type that it is asked for.
+MADE_OF = {DOMAIN: [INT], ARRAY: [TEXT]}
+
+
+def attribute(table: int, name: str, kind: int, number: int) -> tuple[Any, ...]:
+    return (table, name, TYPE_ROWS[kind][1], kind, -1, False, number, False)
+
+
+class Postgres:
+    """Answers for tables whose keys are the first columns of theirs."""
+
+    def __init__(self, *columns: tuple[Any, ...]) -> None:
+        self.columns, self.asked = columns, list[tuple[str, list[int]]]()
+
+    def execute(self, query: str, parameters: Sequence[list[int]]) -> list[tuple[Any, ...]]:
+        (oids,) = parameters
+        self.asked.append((query, list(oids)))
+        if query == TYPES:
+            return [TYPE_ROWS[one] for oid in oids for one in (oid, *MADE_OF.get(oid, []))]
+        assert query in (COLUMNS, UNIQUE_COLUMNS)
+        return [row for row in self.columns if row[0] in oids and (query == COLUMNS or row[6] == 1)]
+
+    @property
+    def types(self) -> list[list[int]]:
+        return [oids for query, oids in self.asked if query == TYPES]
+
+
+WIDE = [attribute(1, "id", DOMAIN, 1), attribute(1, "tags", ARRAY, 2), attribute(1, "mood", ENUM, 3)]
+
+
+def test_only_keys_types_are_asked_for_where_only_keys_are_read() -> None:
+    server: Any = Postgres(*WIDE, attribute(2, "id", DOMAIN, 1), attribute(2, "note", TEXT, 2))
+    found = unique_columns(server, [1, 2])
+    assert {table: [(one.name, one.base_type, one.nullable) for one in of] for table, of in found.items()} == {
+        1: [("id", "int4", False)],
+        2: [("id", "int4", False)],
+    }
+    assert server.types == [[DOMAIN]]
+
+
+@pytest.mark.parametrize("oids", [[], [3]])
+def test_no_type_is_asked_for_where_there_is_no_key(oids: list[int]) -> None:
+    server: Any = Postgres(*WIDE)
+    assert unique_columns(server, oids) == {} and server.types == []
+
+
+def test_domains_arrays_and_enums_are_looked_through_where_all_columns_are_read() -> None:
+    server: Any = Postgres(*WIDE)
+    (of,) = catalogue._columns(server, COLUMNS, [1]).values()
+    assert [(one.name, one.base_type, one.array, one.enum_values) for one in of] == [
+        ("id", "int4", False, None),
+        ("tags", "text", True, None),
+        ("mood", "mood", False, ("sad", "glad")),
+    ]
+    assert server.types == [sorted([DOMAIN, ARRAY, ENUM])]

@@ -118,7 +118,7 @@ def _source(draft: Draft) -> Iterator[str]:
     yield _remarked(f"  user: {value(roles.user)}", roles.why or "replicates and reads; needs to own nothing")
     yield f"  password: {_password(SOURCE_PASSWORD, roles.user, draft.trusted)}"
     if roles.setup_user is not None:
-        use = "owns the tables: apply and drop use it, and run where a table is altered"
+        use = f"{roles.acts}: apply and drop use it, and run where a table is altered"
         yield _remarked(f"  setup_user: {value(roles.setup_user)}", use)
         yield f"  setup_password: {_password(SETUP_PASSWORD, roles.setup_user, draft.trusted)}"
     if source.sslmode != "prefer":

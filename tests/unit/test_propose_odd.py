@@ -1,4 +1,4 @@
-"""What `init` proposes for databases that nobody here has made: odd names, hundreds of tables, several owners."""
+"""What `init` proposes for databases that nobody here has made: odd names, hundreds of tables."""
 
 from __future__ import annotations
 
@@ -23,17 +23,13 @@ from connectors.tables.foreign_keys import ForeignKey
 from operations.propose import names, proposal
 from operations.propose.budget import within
 from operations.propose.proposal import draft
-from operations.propose.roles import propose_roles
 from operations.propose.views import propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, written
 from sinks.configure import check_mapping
 from tests.unit.test_propose import (
     KEYS,
     NOBODY_KNOWS,
-    OWNER,
-    ROOT,
     SHOP,
-    fact,
     joins,
     looked,
     points,
@@ -247,6 +243,17 @@ def test_a_foreign_key_over_periods_makes_no_join() -> None:
     assert [one.why for one in found.left_out] == ["it is over periods: its rows cover, they are not equal"]
 
 
+def test_a_foreign_key_to_another_unique_key_is_a_join_too() -> None:
+    books = replace(table("books", "id", "isbn", "shelf"), unique_keys=(("isbn",),))
+    loans = table("loans", "id", "book", "shelf")
+    keys = [points("loans", "book", "books", "isbn"), points("loans", "shelf", "books", "shelf")]
+    found = propose_views(tables(books, loans), keys, NOBODY_KNOWS, joins=True)
+    assert [one.why for one in found.left_out] == [
+        "joins go along primary keys and other unique ones, and (shelf) is none of public.books"
+    ]
+    assert "'isbn': 'book'" in str(found.views)
+
+
 def test_a_third_foreign_key_of_a_table_between_two_is_a_list_of_its_own() -> None:
     found = tables(
         table("users", "id", "name", "age"),
@@ -265,44 +272,6 @@ def test_a_third_foreign_key_of_a_table_between_two_is_a_list_of_its_own() -> No
     assert (invited.on, invited.refs, invited.columns) == ({"id": "invited_by"}, (), ())
     assert list(joins(views(made.proposal)["group"])) == ["users"]
     checked(made)
-
-
-# -- owners ------------------------------------------------------------------------------------------------------------
-
-
-def beside(named: bool = False, acting: frozenset[tuple[str, str]] = frozenset()) -> Draft:
-    """A database in which a service keeps tables of its own, as Supabase's."""
-    service = table("people", "id", "email", "colour", schema="auth")
-    facts = {name: fact(name, "own") for name in SHOP} | {service.qualified: fact(service.qualified, "auth_admin")}
-    keys = (*KEYS, ForeignKey("public.users", "auth.people", ("id",), ("id",)))
-    found = looked(tables=SHOP | tables(service), facts=facts, foreign_keys=keys)
-    return draft(replace(found, named=named, acting=acting), name="x", sinks=("elasticsearch",))
-
-
-def test_tables_of_others_that_nobody_has_named_are_left_out_with_the_reason() -> None:
-    made = beside()
-    assert "auth.people" not in made.survey.tables and not made.roles.first
-    [told] = [one for one in made.left_out if one.name == "auth.people"]
-    assert "belongs to auth_admin" in told.why and 'GRANT "auth_admin" TO "own"' in told.fix
-    assert "auth.people" not in checked(made).source.tables
-
-
-def test_tables_of_others_that_somebody_has_named_ask_for_a_grant() -> None:
-    made = beside(named=True)
-    assert "auth.people" in made.survey.tables and made.roles.first == ('GRANT "auth_admin" TO "own";',)
-    assert '#   GRANT "auth_admin" TO "own";' in written(made)
-
-
-def test_a_member_of_the_other_owner_needs_no_grant() -> None:
-    made = beside(acting=frozenset((("own", "auth_admin"),)))
-    assert "auth.people" in made.survey.tables and not made.roles.first
-
-
-def test_who_may_act_as_all_owners_sets_up_and_a_superuser_may() -> None:
-    found = survey(OWNER, replace(OWNER, name="admin"), user="admin", owner="own")
-    assert propose_roles(found, "shop").setup_user == "own"
-    assert propose_roles(found, "shop", acting={("admin", "own")}).setup_user == "admin"
-    assert propose_roles(survey(ROOT, OWNER, user="root", owner="own"), "shop").first == ()
 
 
 def test_our_own_schema_is_left_out_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

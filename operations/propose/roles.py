@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from cdc.sql_names import quoted
+from connectors.database.grants import owners_right
 from connectors.postgres import Connection, explained
 from connectors.survey import LeftOut, Role, Survey
 
@@ -17,6 +18,8 @@ ACTING = """
 SELECT r.rolname, o.rolname FROM pg_roles r, pg_roles o
 WHERE o.rolname = ANY(%s) AND (r.rolname = ANY(%s) OR r.rolname = current_user) AND pg_has_role(r.oid, o.oid, 'USAGE')
 """
+# Of an owner's tables that are to be handed over one by one.
+MAX_LINES = 20
 # (role, owner as whom it may act)
 Acting = Collection[tuple[str, str]]
 
@@ -100,7 +103,7 @@ def not_ours(found: Survey, setup: str, acting: Acting) -> Survey:
         LeftOut(
             name,
             f"it belongs to {owner}, and {setup} can't add it to a publication or give it a trigger",
-            f"GRANT {quoted(owner)} TO {quoted(setup)}, or name it with --tables for a file that says so",
+            f"{owners_right(name, owner, setup, superuser=_is_superuser(found, owner))}, or name it with --tables for a file that says so",
         )
         for name, owner in gone.items()
         if name in found.tables
@@ -135,7 +138,8 @@ def propose_roles(found: Survey, database: str, setup: str, acting: Acting = (),
         first.append(f"ALTER ROLE {quoted(user)} LOGIN REPLICATION;")
     if user != setup and not (setup in found.roles and found.roles[setup].creates):
         first.append(f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(setup)};")
-    first += [f"GRANT {quoted(other)} TO {quoted(setup)};" for other in sorted(_foreign(found, setup, acting))]
+    for owner in sorted(_foreign(found, setup, acting)):
+        first += _owners_rights(found, owner, setup)
     why = "a superuser: a role with REPLICATION that owns nothing is enough" if role and role.superuser else ""
     return Roles(user, None if user == setup else setup, tuple(first), why, _acts(found, setup, acting))
 
@@ -159,6 +163,17 @@ def _foreign(found: Survey, setup: str, acting: Acting) -> set[str]:
     if _is_superuser(found, setup):
         return set()
     return {fact.owner for fact in found.facts.values() if not _may(setup, fact.owner, acting)}
+
+
+def _owners_rights(found: Survey, owner: str, setup: str) -> list[str]:
+    """SQL after which the role that sets up may do with an owner's tables what it must."""
+    tables = [name for name, fact in found.facts.items() if fact.owner == owner]
+    superuser = _is_superuser(found, owner)
+    lines = dict.fromkeys(f"{owners_right(name, owner, setup, superuser=superuser)};" for name in tables)
+    more = (
+        [f"-- and so the {len(lines) - MAX_LINES:,} other tables of {quoted(owner)}"] if len(lines) > MAX_LINES else []
+    )
+    return [*list(lines)[:MAX_LINES], *more]
 
 
 def _acts(found: Survey, setup: str, acting: Acting) -> str:

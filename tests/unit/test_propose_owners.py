@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import MagicMock
 
+from connectors.preflight import rights
+from connectors.preflight.model import Site
 from connectors.tables.facts import TableFacts
 from connectors.tables.foreign_keys import ForeignKey
 from operations.propose.proposal import draft
-from operations.propose.roles import who_sets_up
+from operations.propose.roles import MAX_LINES, propose_roles, who_sets_up
 from operations.propose.writing import Draft, written
 from tests.unit.test_propose import (
     HEADWATER,
@@ -104,3 +109,31 @@ def test_the_role_that_is_said_to_be_unable_is_that_of_the_file() -> None:
     assert "# may do what the tables' owners may: apply" in written(made)
     assert "after the SQL above: apply" in written(draft(replace(at, named=True), name="x", sinks=("redis",)))
     assert "# owns the tables: apply" in written(draft(looked(), name="x", sinks=("redis",)))
+
+
+def test_nobody_is_made_a_superuser_for_the_sake_of_a_table() -> None:
+    """Who is granted `postgres` is one."""
+    found = survey(OWNER, HEADWATER, ROOT, user="own", owner="own")
+    facts = dict(found.facts) | {name: fact(name, "root") for name in ("public.users", "public.groups")}
+    at = replace(looked(), found=replace(found, facts=facts), setup="own")
+    [users, _] = [one for one in draft(at, name="x", sinks=("redis",)).left_out if "belongs to root" in one.why]
+    assert users.fix.startswith('ALTER TABLE "public"."users" OWNER TO "own", or')
+    first = draft(replace(at, named=True), name="x", sinks=("redis",)).roles.first
+    assert first == tuple(f'ALTER TABLE "public"."{name}" OWNER TO "own";' for name in ("users", "groups"))
+    many = replace(found, facts=owned(30, "root") | owned(31, "own"))
+    first = propose_roles(many, "shop", "own").first
+    assert len(first) == MAX_LINES + 1 and first[-1] == '-- and so the 10 other tables of "root"'
+
+
+def test_check_makes_nobody_a_superuser_either() -> None:
+    setup = MagicMock()
+    setup.execute.side_effect = [MagicMock(fetchone=lambda: (True,)), [("root", True), ("other", False)]]
+    facts = {
+        name: fact(name, owner) for name, owner in (("public.a", "root"), ("public.b", "other"), ("public.c", "own"))
+    }
+    site = cast(Site, SimpleNamespace(facts=facts))
+    fixes = {one.about: one.fix for one in rights._setup(site, setup, "own")}
+    assert fixes == {
+        "public.a": 'set source.setup_user to the owner, or ALTER TABLE "public"."a" OWNER TO "own"',
+        "public.b": 'set source.setup_user to the owner, or GRANT "other" TO "own"',
+    }

@@ -103,7 +103,8 @@ def not_ours(found: Survey, setup: str, acting: Acting) -> Survey:
         LeftOut(
             name,
             f"it belongs to {owner}, and {setup} can't add it to a publication or give it a trigger",
-            f"{owners_right(name, owner, setup, superuser=_is_superuser(found, owner))}, or name it with --tables for a file that says so",
+            f"{owners_right(name, owner, setup, superuser=_is_superuser(found, owner))}"
+            ", or name it with --tables for a file that says so",
         )
         for name, owner in gone.items()
         if name in found.tables

@@ -192,7 +192,10 @@ def _views(draft: Draft) -> Iterator[str]:
         return
     lists = _Lists(draft.proposal.views)
     if lists.owners:
-        yield from comment("`&name` names a list of columns, and `*name` is that list again.")
+        yield from comment(
+            "`&name` names a list of columns, and `*name` is that list again: who deletes the view with `&name` moves "
+            "that list to the next `*name`."
+        )
     yield "views:"
     for view in draft.proposal.views:
         yield from _view(view, lists)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +14,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, PipelineFileError
 from cdc.pipeline import Pipeline, SearchSink
+from cdc.pipeline.document import SyntaxProblem, parse
 from cdc.pipeline.loading import loads
 from cdc.resolve.views import resolve_views
 from connectors.preflight.tables import name_findings
@@ -191,6 +193,25 @@ def test_a_database_of_hundreds_of_tables_makes_a_file_with_all_their_joins() ->
     assert len(pipeline.views) == 301 and not any("values" in one.why for one in made.left_out)
     shown = pipeline.views["module_table_299"].refs["write_uid_res_user"].picks
     assert ("login", "login") in shown and "password" not in dict(shown)
+
+
+def test_who_deletes_the_view_with_the_named_list_is_told_where_it_goes() -> None:
+    found, keys = odoo(3, 60)
+    text = written(drafted(found, keys))
+    assert "moves that list to the next `*name`" in " ".join(text.replace("#", " ").split())
+    gone = re.sub(r"&res_users_columns \[.*?\]", "[id]", text, flags=re.DOTALL)
+    with pytest.raises(PipelineFileError) as raised:
+        loads(gone, "p.yaml", {SOURCE_PASSWORD: "a", SETUP_PASSWORD: "b"})
+    said = str(raised.value)
+    assert "`&res_users_columns` was with a list that is gone" in said
+    assert "write the list here, with `&res_users_columns` before it; a text that begins with * wants quotes" in said
+
+
+@pytest.mark.parametrize("password", ["hunter2", "Tr0ub4dor&3", "a!b", "x" * 200 + "_columns"])
+def test_a_password_that_is_taken_for_an_alias_is_not_shown(password: str) -> None:
+    with pytest.raises(SyntaxProblem) as raised:
+        parse(f"source:\n  password: *{password}\n")
+    assert password not in str(raised.value.problem) and "wants quotes" in raised.value.problem.fix
 
 
 def test_a_list_of_columns_that_comes_once_or_is_short_has_no_name() -> None:

@@ -14,7 +14,7 @@ from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
 from connectors.postgres import connect
-from connectors.survey import LeftOut, Survey, survey
+from connectors.survey import LeftOut, Survey, few_enough, survey
 from operations.propose.held import filled, held
 from operations.propose.hidden import hidden_columns, is_secret
 from operations.propose.names import snake
@@ -32,11 +32,10 @@ class Looked:
 
     Attributes:
         source: where it is.
-        found: what is in it.
+        found: what is in it; where no table was named, without those of others.
         trusted: who is let in without a password.
         setup: the role that sets up, chosen among all tables.
         acting: (role, owner of some of the tables as whom that role may act).
-        named: the tables were asked for by their names, or patterns of them.
     """
 
     source: Source
@@ -44,7 +43,6 @@ class Looked:
     trusted: frozenset[str]
     setup: str
     acting: frozenset[tuple[str, str]] = frozenset()
-    named: bool = False
 
 
 def look(source: Source, patterns: Sequence[str]) -> Looked:
@@ -74,7 +72,10 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
         found = survey(connection, patterns, source.schema_)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))
         acting = read_acting(connection, found)
-        return Looked(source, found, trusted, who_sets_up(found, acting), acting, named=bool(patterns))
+        setup = who_sets_up(found, acting)
+        found = found if patterns else not_ours(found, setup, acting)
+        few_enough(found.tables)
+        return Looked(source, found, trusted, setup, acting)
 
 
 def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str | None = None) -> Draft:
@@ -93,7 +94,7 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     name = proposed_name(source) if name is None else name
     if not re.fullmatch(PIPELINE_NAME, name):
         raise ConfigError(f"--name {name}: expected {PATTERNS[PIPELINE_NAME]}")
-    found = looked.found if looked.named else not_ours(looked.found, looked.setup, looked.acting)
+    found = looked.found
     documents = [kind for kind in sinks if kind != "iceberg"]
     proposal = propose_views(
         found.tables,

@@ -105,6 +105,7 @@ def not_ours(found: Survey, setup: str, acting: Acting) -> Survey:
             f"it belongs to {owner}, and {setup} can't add it to a publication or give it a trigger",
             f"{owners_right(name, owner, setup, superuser=_is_superuser(found, owner))}"
             ", or name it with --tables for a file that says so",
+            owner,
         )
         for name, owner in gone.items()
         if name in found.tables

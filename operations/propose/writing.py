@@ -14,6 +14,7 @@ from operations.propose import names
 from operations.propose.budget import SHARED
 from operations.propose.hidden import Pick
 from operations.propose.roles import Roles
+from operations.propose.telling import told
 from operations.propose.views import Join, Proposal, Proposed
 
 WIDTH = 110
@@ -75,7 +76,7 @@ def variables(draft: Draft) -> list[str]:
 def written(draft: Draft) -> str:
     """The file's text."""
     parts = [_head(draft), _source(draft), _servers(draft), _views(draft), _sinks(draft)]
-    parts += [_told("Left out", draft.left_out), _told("Good to know", draft.notes)]
+    parts += [_told("Left out", draft.left_out, draft), _told("Good to know", draft.notes, draft)]
     return "\n".join("\n".join(lines) + "\n" for lines in map(list, parts) if lines)
 
 
@@ -301,14 +302,15 @@ def _sinks(draft: Draft) -> Iterator[str]:
     yield f"  state_dir: {HOME}/state"
 
 
-def _told(head: str, found: Sequence[LeftOut]) -> Iterator[str]:
+def _told(head: str, found: Sequence[LeftOut], draft: Draft) -> Iterator[str]:
     if not found:
         return
     yield f"# {head}:"
-    for one in found[:MAX_LEFT_OUT]:
+    lines = told(found, draft.survey.tables)
+    for one in lines[:MAX_LEFT_OUT]:
         yield from comment(f"- {one.name}: {one.why}" + (f" ({one.fix})" if one.fix else ""))
-    if len(found) > MAX_LEFT_OUT:
-        yield f"# and {len(found) - MAX_LEFT_OUT:,} more"
+    if len(lines) > MAX_LEFT_OUT:
+        yield f"# and {len(lines) - MAX_LEFT_OUT:,} more: `headwater init --out - --json` has all"
 
 
 # -- comments ----------------------------------------------------------------------------------------------------------

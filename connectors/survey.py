@@ -52,11 +52,13 @@ class LeftOut:
         name: ``schema.table``, or ``schema.table.column``.
         why: the reason.
         fix: what to do about it.
+        owner: whose it is, where that is the reason.
     """
 
     name: str
     why: str
     fix: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,22 @@ def survey(connection: Connection, patterns: Sequence[str], own_schema: str) -> 
     )
 
 
+def few_enough(tables: Collection[str]) -> None:
+    """Refuse more tables than a pipeline file takes.
+
+    Args:
+        tables: those that would be in it.
+
+    Raises:
+        SourceError: there are more (terminal).
+    """
+    if len(tables) > MAX_TABLES:
+        raise SourceError(
+            f"{len(tables):,} tables can be captured; a pipeline file takes {MAX_TABLES:,}",
+            fix="choose some with --tables, like --tables 'public.*'",
+        )
+
+
 def said_of(table: Table, fact: TableFacts, server_version: int) -> list[Finding]:
     """What ``headwater check`` would say of a table by itself, in a pipeline whose file sets no policy. Pure.
 
@@ -235,9 +253,4 @@ def _some(tables: Collection[str], left_out: Sequence[LeftOut], patterns: Sequen
             fix=next((one.fix for one in left_out if one.fix), "create tables first, or name another database")
             if not patterns
             else "name other tables, or mend these",
-        )
-    if len(tables) > MAX_TABLES:
-        raise SourceError(
-            f"{len(tables):,} tables can be captured; a pipeline file takes {MAX_TABLES:,}",
-            fix="choose some with --tables, like --tables 'public.*'",
         )

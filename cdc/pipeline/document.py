@@ -151,9 +151,7 @@ def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
     if "\\t" in said or row[: max(column, 1)].endswith("\t"):
         return SyntaxProblem(line, column, "a tab where YAML wants spaces", "indent with spaces")
     if "alias" in said:
-        return SyntaxProblem(
-            line, column, "an alias (*name) of an anchor that is not there", "quote a text that begins with *"
-        )
+        return _no_anchor(line, column)
     fix = ""
     if "${" in row and ("flow" in str(error.context) or "{" in row[:column]):
         fix = 'inside { } and [ ], put a variable in quotes: "${NAME}"'
@@ -165,6 +163,21 @@ def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
     elif "could not find expected ':'" in said or "mapping values" in said:
         fix = "look here and a line above for a missing space after a colon, a missing quote or a wrong indentation"
     return SyntaxProblem(line, column, f"not valid YAML: {what}", fix)
+
+
+# The names that `init` gives. Any other may be a password that begins with *, and is not shown.
+_OURS = re.compile(r"[a-z][a-z0-9_]{0,63}_columns(_[0-9]{1,3})?")
+
+
+def _no_anchor(line: int, column: int, name: str = "") -> SyntaxProblem:
+    """An alias of what is gone: most often the view that had the list was deleted."""
+    name = name if _OURS.fullmatch(name) else "name"
+    return SyntaxProblem(
+        line,
+        column,
+        f"an alias (*{name}) of an anchor that is not there: `&{name}` was with a list that is gone, or comes later",
+        f"write the list here, with `&{name}` before it; a text that begins with * wants quotes",
+    )
 
 
 class _Builder:
@@ -226,9 +239,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> FileNode:
         if event.anchor not in self.anchors:
-            raise SyntaxProblem(
-                *_at(event), "an alias (*name) of an anchor that is not there", "quote a text that begins with *"
-            )
+            raise _no_anchor(*_at(event), event.anchor)
         node = self.anchors[event.anchor]
         if node is None:
             raise SyntaxProblem(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
+from cdc.sql_names import quoted, quoted_table
 from connectors.actions import Action, statements
 from connectors.names import Names, identifier
 from connectors.postgres import Connection, explained
@@ -99,3 +100,17 @@ def plan_grants(connection: Connection, role: str, names: Names, tables: Iterabl
         detail = f"GRANT {right.privilege} to {role}"
         actions.append(Action("grant", right.on, detail, None, right.privilege, statements(what, grant, fix=fix)))
     return actions
+
+
+def owners_right(table: str, owner: str, role: str, *, superuser: bool) -> str:
+    """SQL after which a role may add another's table to a publication and give it a trigger. Pure.
+
+    Args:
+        table: ``schema.table``.
+        owner: whose it is.
+        role: that shall.
+        superuser: the owner is one, whose members may become superusers: the table is handed over.
+    """
+    if superuser:
+        return f"ALTER TABLE {quoted_table(*table.split('.', 1))} OWNER TO {quoted(role)}"
+    return f"GRANT {quoted(owner)} TO {quoted(role)}"

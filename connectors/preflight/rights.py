@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cdc.errors import SourceError
 from cdc.sql_names import sql_name, sql_table
-from connectors.database.grants import missing_rights, needed_rights
+from connectors.database.grants import missing_rights, needed_rights, owners_right
 from connectors.postgres import Connection
 from connectors.preflight.model import Check, Finding, Level, Site
 
@@ -41,15 +41,18 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
         fix = f'GRANT CREATE ON DATABASE "{site.pipeline.source.database}" TO "{role}"'
         yield Finding(Level.ERROR, f"role {role}", message, fix)
     owners = {fact.owner for fact in site.facts.values()}
-    members = setup.execute(
-        "SELECT rolname FROM pg_roles WHERE rolname = ANY(%s) AND pg_has_role(oid, 'USAGE')", [sorted(owners)]
-    )
-    foreign = owners - {name for (name,) in members}
+    foreign = {
+        str(name): bool(superuser)
+        for name, superuser in setup.execute(
+            "SELECT rolname, rolsuper FROM pg_roles WHERE rolname = ANY(%s) AND NOT pg_has_role(oid, 'USAGE')",
+            [sorted(owners)],
+        )
+    }
     for fact in site.facts.values():
         if fact.owner in foreign:
             message = f"{fact.name} belongs to {fact.owner}: {role} can't add it to a publication or give it a trigger"
-            fix = f'set source.setup_user to the owner, or GRANT "{fact.owner}" TO "{role}"'
-            yield Finding(Level.ERROR, fact.name, message, fix)
+            right = owners_right(fact.name, fact.owner, role, superuser=foreign[fact.owner])
+            yield Finding(Level.ERROR, fact.name, message, f"set source.setup_user to the owner, or {right}")
 
 
 CHECK = Check("rights", "the roles may do what they must", run, needs=("server", "tables"))

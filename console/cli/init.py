@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from operations.propose.writing import Draft
 
 KINDS = ("elasticsearch", "opensearch", "redis", "iceberg")
-# More lines of what was found only push the others off the screen; the file has them all.
+# More lines of what was found only push the others off the screen; --json has them all.
 MAX_LINES = 30
 
 
@@ -154,6 +154,7 @@ def _console() -> Any:
 
 def _tell(made: Draft, file: Path) -> None:
     """What was made, what was left out and what comes next, on standard error."""
+    from operations.propose.telling import told
     from operations.propose.writing import variables
 
     say = partial(click.echo, err=True)
@@ -161,10 +162,11 @@ def _tell(made: Draft, file: Path) -> None:
     joined = sum(bool(view.joins) for view in views)
     say(f"tables: {len(made.survey.tables):,}; views: {len(views):,}, {joined:,} of them joined")
     for head, found in (("left out  ", made.left_out), ("note  ", made.notes)):
-        for one in found[:MAX_LINES]:
+        lines = told(found, made.survey.tables)
+        for one in lines[:MAX_LINES]:
             say(f"{head}{one.name}: {one.why}" + (f"\n            what to do: {one.fix}" if one.fix else ""))
-        if len(found) > MAX_LINES:
-            say(f"… and {len(found) - MAX_LINES:,} more, which the file names")
+        if len(lines) > MAX_LINES:
+            say(f"… and {len(lines) - MAX_LINES:,} more: `--out - --json` has all")
     if str(file) == "-":
         return
     say(f"written: {file}")

@@ -14,11 +14,11 @@ from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
 from connectors.postgres import connect
-from connectors.survey import LeftOut, Survey, survey
+from connectors.survey import LeftOut, Survey, few_enough, survey
 from operations.propose.held import filled, held
 from operations.propose.hidden import hidden_columns, is_secret
 from operations.propose.names import snake
-from operations.propose.roles import not_ours, propose_roles, read_acting
+from operations.propose.roles import not_ours, propose_roles, read_acting, who_sets_up
 from operations.propose.views import propose_views
 from operations.propose.writing import SEARCH, Draft, unique, variables
 
@@ -32,17 +32,17 @@ class Looked:
 
     Attributes:
         source: where it is.
-        found: what is in it.
+        found: what is in it; where no table was named, without those of others.
         trusted: who is let in without a password.
+        setup: the role that sets up, chosen among all tables.
         acting: (role, owner of some of the tables as whom that role may act).
-        named: the tables were asked for by their names, or patterns of them.
     """
 
     source: Source
     found: Survey
     trusted: frozenset[str]
+    setup: str
     acting: frozenset[tuple[str, str]] = frozenset()
-    named: bool = False
 
 
 def look(source: Source, patterns: Sequence[str]) -> Looked:
@@ -71,7 +71,11 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
     with connection:
         found = survey(connection, patterns, source.schema_)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))
-        return Looked(source, found, trusted, read_acting(connection, found), named=bool(patterns))
+        acting = read_acting(connection, found)
+        setup = who_sets_up(found, acting)
+        found = found if patterns else not_ours(found, setup, acting)
+        few_enough(found.tables)
+        return Looked(source, found, trusted, setup, acting)
 
 
 def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str | None = None) -> Draft:
@@ -90,7 +94,7 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     name = proposed_name(source) if name is None else name
     if not re.fullmatch(PIPELINE_NAME, name):
         raise ConfigError(f"--name {name}: expected {PATTERNS[PIPELINE_NAME]}")
-    found = looked.found if looked.named else not_ours(looked.found, looked.acting)
+    found = looked.found
     documents = [kind for kind in sinks if kind != "iceberg"]
     proposal = propose_views(
         found.tables,
@@ -105,7 +109,7 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     warehouse, unkept = warehouse_tables(found.tables) if "iceberg" in sinks else (None, [])
     hidden = hidden_columns(found.tables) if documents else []
     left_out = unique([*found.left_out, *hidden, *proposal.left_out, *unkept])
-    roles = propose_roles(found, source.database, user, looked.acting)
+    roles = propose_roles(found, source.database, looked.setup, looked.acting, user)
     made = Draft(
         name, source, found, roles, looked.trusted, proposal, tuple(sinks), warehouse, left_out, unique(found.notes)
     )

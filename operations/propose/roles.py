@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from cdc.sql_names import quoted
+from connectors.database.grants import owners_right
 from connectors.postgres import Connection, explained
 from connectors.survey import LeftOut, Role, Survey
 
@@ -17,6 +18,8 @@ ACTING = """
 SELECT r.rolname, o.rolname FROM pg_roles r, pg_roles o
 WHERE o.rolname = ANY(%s) AND (r.rolname = ANY(%s) OR r.rolname = current_user) AND pg_has_role(r.oid, o.oid, 'USAGE')
 """
+# Of an owner's tables that are to be handed over one by one.
+MAX_LINES = 20
 # (role, owner as whom it may act)
 Acting = Collection[tuple[str, str]]
 
@@ -30,12 +33,14 @@ class Roles:
         setup_user: ``source.setup_user``; None if ``user`` does that too.
         first: SQL that somebody has to run before, a line each; empty when the roles are as they must be.
         why: of the choice, for a comment.
+        acts: what the role that sets up is to the tables, for a comment.
     """
 
     user: str
     setup_user: str | None
     first: tuple[str, ...] = ()
     why: str = ""
+    acts: str = "owns the tables"
 
 
 def read_acting(connection: Connection, found: Survey) -> frozenset[tuple[str, str]]:
@@ -54,7 +59,34 @@ def read_acting(connection: Connection, found: Survey) -> frozenset[tuple[str, s
     return frozenset((str(role), str(owner)) for role, owner in rows)
 
 
-def not_ours(found: Survey, acting: Acting) -> Survey:
+def who_sets_up(found: Survey, acting: Acting) -> str:
+    """Who may add the most tables to a publication: who asked, or one of the owners.
+
+    A superuser who asked may add them all. One who only owns some counts for these: one table of ``postgres``'s must
+    not make it the role of a pipeline. Where who asks has tables only the schemas of these count: a service that runs
+    beside one's own may have more tables than that, in schemas of its own.
+
+    Args:
+        found: the database, with all tables that may come into question.
+        acting: of ``read_acting``.
+    """
+    asked = _asked(found)
+    if asked.superuser:
+        return asked.name
+    schemas = {name: name.partition(".")[0] for name in found.facts}
+    ours = {schemas[name] for name, fact in found.facts.items() if _may(asked.name, fact.owner, acting)}
+    tables = Counter(fact.owner for name, fact in found.facts.items() if not ours or schemas[name] in ours)
+
+    def reach(role: str) -> int:
+        if _is_superuser(found, role):
+            return tables[role]
+        return sum(count for owner, count in tables.items() if _may(role, owner, acting))
+
+    # The first of those with the most: who asked, then the owner of most.
+    return max([asked.name, *(owner for owner, _ in tables.most_common())], key=reach)
+
+
+def not_ours(found: Survey, setup: str, acting: Acting) -> Survey:
     """The database without tables of owners as whom the role that sets up can't act, which are told with the reason.
 
     Of tables that nobody has named these are most often those of a service that runs beside one's own, as Supabase's
@@ -62,16 +94,18 @@ def not_ours(found: Survey, acting: Acting) -> Survey:
 
     Args:
         found: the database.
+        setup: of ``who_sets_up``.
         acting: of ``read_acting``.
     """
-    setup = _owner(found, _asked(found), acting)
     owners = _foreign(found, setup, acting)
     gone = {name: fact.owner for name, fact in found.facts.items() if fact.owner in owners}
     left_out = [
         LeftOut(
             name,
             f"it belongs to {owner}, and {setup} can't add it to a publication or give it a trigger",
-            f"GRANT {quoted(owner)} TO {quoted(setup)}, or name it with --tables for a file that says so",
+            f"{owners_right(name, owner, setup, superuser=_is_superuser(found, owner))}"
+            ", or name it with --tables for a file that says so",
+            owner,
         )
         for name, owner in gone.items()
         if name in found.tables
@@ -86,18 +120,17 @@ def not_ours(found: Survey, acting: Acting) -> Survey:
     )
 
 
-def propose_roles(found: Survey, database: str, wanted: str | None = None, acting: Acting = ()) -> Roles:
-    """Choose the roles.
+def propose_roles(found: Survey, database: str, setup: str, acting: Acting = (), wanted: str | None = None) -> Roles:
+    """Choose the role that replicates, and say what both need.
 
     Args:
-        found: the database.
+        found: the tables of the pipeline.
         database: its name.
-        wanted: a role that shall replicate, whatever there is; None to choose.
+        setup: of ``who_sets_up``.
         acting: of ``read_acting``.
+        wanted: a role that shall replicate, whatever there is; None to choose.
     """
-    asked = _asked(found)
-    owner = _owner(found, asked, acting)
-    user = wanted or _replicating(found.roles, asked, owner)
+    user = wanted or _replicating(found.roles, _asked(found), setup)
     role = found.roles.get(user)
     first = []
     if role is None:
@@ -105,12 +138,12 @@ def propose_roles(found: Survey, database: str, wanted: str | None = None, actin
         first.append(f"GRANT CONNECT ON DATABASE {quoted(database)} TO {quoted(user)};")
     elif not (role.replicates or role.superuser):
         first.append(f"ALTER ROLE {quoted(user)} LOGIN REPLICATION;")
-    setup = None if user == owner else owner
-    if setup is not None and not (setup in found.roles and found.roles[setup].creates):
+    if user != setup and not (setup in found.roles and found.roles[setup].creates):
         first.append(f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(setup)};")
-    first += [f"GRANT {quoted(other)} TO {quoted(owner)};" for other in sorted(_foreign(found, owner, acting))]
+    for owner in sorted(_foreign(found, setup, acting)):
+        first += _owners_rights(found, owner, setup)
     why = "a superuser: a role with REPLICATION that owns nothing is enough" if role and role.superuser else ""
-    return Roles(user, setup, tuple(first), why)
+    return Roles(user, None if user == setup else setup, tuple(first), why, _acts(found, setup, acting))
 
 
 def _asked(found: Survey) -> Role:
@@ -118,22 +151,39 @@ def _asked(found: Survey) -> Role:
     return found.roles.get(found.user, nobody)
 
 
-def _owner(found: Survey, asked: Role, acting: Acting) -> str:
-    """Who may add the tables to a publication: who asked, if that is an owner, or may act as all of them; else who owns
-    most."""
-    owners = Counter(fact.owner for fact in found.facts.values())
-    if asked.name in owners or asked.superuser or all((asked.name, owner) in acting for owner in owners):
-        return asked.name
-    return owners.most_common(1)[0][0]
+def _is_superuser(found: Survey, role: str) -> bool:
+    return role in found.roles and found.roles[role].superuser
+
+
+def _may(role: str, owner: str, acting: Acting) -> bool:
+    """Whether a role is an owner, or may act as it."""
+    return role == owner or (role, owner) in acting
 
 
 def _foreign(found: Survey, setup: str, acting: Acting) -> set[str]:
     """Owners of tables as whom the role that sets up can't act."""
-    role = found.roles.get(setup)
-    owners = {fact.owner for fact in found.facts.values()}
-    if role is not None and role.superuser:
+    if _is_superuser(found, setup):
         return set()
-    return {owner for owner in owners if owner != setup and (setup, owner) not in acting}
+    return {fact.owner for fact in found.facts.values() if not _may(setup, fact.owner, acting)}
+
+
+def _owners_rights(found: Survey, owner: str, setup: str) -> list[str]:
+    """SQL after which the role that sets up may do with an owner's tables what it must."""
+    tables = [name for name, fact in found.facts.items() if fact.owner == owner]
+    superuser = _is_superuser(found, owner)
+    lines = dict.fromkeys(f"{owners_right(name, owner, setup, superuser=superuser)};" for name in tables)
+    more = (
+        [f"-- and so the {len(lines) - MAX_LINES:,} other tables of {quoted(owner)}"] if len(lines) > MAX_LINES else []
+    )
+    return [*list(lines)[:MAX_LINES], *more]
+
+
+def _acts(found: Survey, setup: str, acting: Acting) -> str:
+    """What the role that sets up is to the tables, for a comment."""
+    if all(fact.owner == setup for fact in found.facts.values()):
+        return "owns the tables"
+    after = ", after the SQL above" if _foreign(found, setup, acting) else ""
+    return f"may do what the tables' owners may{after}"
 
 
 def _table_of(name: str) -> str:

@@ -14,6 +14,7 @@ from operations.propose import names
 from operations.propose.budget import SHARED
 from operations.propose.hidden import Pick
 from operations.propose.roles import Roles
+from operations.propose.telling import told
 from operations.propose.views import Join, Proposal, Proposed
 
 WIDTH = 110
@@ -75,7 +76,7 @@ def variables(draft: Draft) -> list[str]:
 def written(draft: Draft) -> str:
     """The file's text."""
     parts = [_head(draft), _source(draft), _servers(draft), _views(draft), _sinks(draft)]
-    parts += [_told("Left out", draft.left_out), _told("Good to know", draft.notes)]
+    parts += [_told("Left out", draft.left_out, draft), _told("Good to know", draft.notes, draft)]
     return "\n".join("\n".join(lines) + "\n" for lines in map(list, parts) if lines)
 
 
@@ -118,7 +119,7 @@ def _source(draft: Draft) -> Iterator[str]:
     yield _remarked(f"  user: {value(roles.user)}", roles.why or "replicates and reads; needs to own nothing")
     yield f"  password: {_password(SOURCE_PASSWORD, roles.user, draft.trusted)}"
     if roles.setup_user is not None:
-        use = "owns the tables: apply and drop use it, and run where a table is altered"
+        use = f"{roles.acts}: apply and drop use it, and run where a table is altered"
         yield _remarked(f"  setup_user: {value(roles.setup_user)}", use)
         yield f"  setup_password: {_password(SETUP_PASSWORD, roles.setup_user, draft.trusted)}"
     if source.sslmode != "prefer":
@@ -192,7 +193,10 @@ def _views(draft: Draft) -> Iterator[str]:
         return
     lists = _Lists(draft.proposal.views)
     if lists.owners:
-        yield from comment("`&name` names a list of columns, and `*name` is that list again.")
+        yield from comment(
+            "`&name` names a list of columns, and `*name` is that list again: who deletes the view with `&name` moves "
+            "that list to the next `*name`."
+        )
     yield "views:"
     for view in draft.proposal.views:
         yield from _view(view, lists)
@@ -298,14 +302,15 @@ def _sinks(draft: Draft) -> Iterator[str]:
     yield f"  state_dir: {HOME}/state"
 
 
-def _told(head: str, found: Sequence[LeftOut]) -> Iterator[str]:
+def _told(head: str, found: Sequence[LeftOut], draft: Draft) -> Iterator[str]:
     if not found:
         return
     yield f"# {head}:"
-    for one in found[:MAX_LEFT_OUT]:
+    lines = told(found, draft.survey.tables)
+    for one in lines[:MAX_LEFT_OUT]:
         yield from comment(f"- {one.name}: {one.why}" + (f" ({one.fix})" if one.fix else ""))
-    if len(found) > MAX_LEFT_OUT:
-        yield f"# and {len(found) - MAX_LEFT_OUT:,} more"
+    if len(lines) > MAX_LEFT_OUT:
+        yield f"# and {len(lines) - MAX_LEFT_OUT:,} more: `headwater init --out - --json` has all"
 
 
 # -- comments ----------------------------------------------------------------------------------------------------------

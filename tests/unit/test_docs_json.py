@@ -169,7 +169,7 @@ def test_init() -> None:
     }
     left_out = (LeftOut("public.c", "why"),)
     found = Survey(tables, {}, left_out, (), (key,), Sizes({}, {}), {}, {}, "own", "logical")
-    told = proposed.report(proposed.draft(Looked(source, found, frozenset()), name=None, sinks=("redis",)), "f")
+    told = proposed.report(proposed.draft(Looked(source, found, frozenset(), "own"), name=None, sinks=("redis",)), "f")
     assert shown.keys() == told.keys()
     for part in ("tables", "views", "left_out"):
         assert shown[part][0].keys() == told[part][0].keys()

@@ -18,7 +18,7 @@ from connectors.tables.foreign_keys import ForeignKey, Sizes
 from operations.propose import names
 from operations.propose.address import read_address
 from operations.propose.proposal import Looked, draft, warehouse_tables
-from operations.propose.roles import propose_roles
+from operations.propose.roles import Acting, Roles, propose_roles, who_sets_up
 from operations.propose.views import Proposal, Proposed, newest_first, propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, written
 
@@ -279,23 +279,27 @@ OWNER = Role("own", login=True, superuser=False, replicates=False, creates=True)
 HEADWATER = Role("headwater", login=True, superuser=False, replicates=True, creates=False)
 
 
+def roles(found: Survey, wanted: str | None = None, acting: Acting = ()) -> Roles:
+    return propose_roles(found, "shop", who_sets_up(found, acting), acting, wanted)
+
+
 def test_the_usual_role_replicates_if_it_is_there() -> None:
-    found = propose_roles(survey(OWNER, HEADWATER, user="own", owner="own"), "shop")
+    found = roles(survey(OWNER, HEADWATER, user="own", owner="own"))
     assert (found.user, found.setup_user, found.first) == ("headwater", "own", ())
 
 
 def test_a_role_that_is_not_there_is_to_be_made() -> None:
-    found = propose_roles(survey(OWNER, user="own", owner="own"), "shop")
+    found = roles(survey(OWNER, user="own", owner="own"))
     assert found.user == "headwater" and found.first[0].startswith('CREATE ROLE "headwater" LOGIN REPLICATION')
-    asked = propose_roles(survey(replace(OWNER, creates=False), HEADWATER, user="own", owner="own"), "shop", "own")
+    asked = roles(survey(replace(OWNER, creates=False), HEADWATER, user="own", owner="own"), "own")
     assert asked.user == "own" and asked.setup_user is None and asked.first == ('ALTER ROLE "own" LOGIN REPLICATION;',)
 
 
 def test_a_superuser_alone_does_everything() -> None:
-    found = propose_roles(survey(ROOT, OWNER, user="root", owner="root"), "shop")
+    found = roles(survey(ROOT, OWNER, user="root", owner="root"))
     assert (found.user, found.setup_user, found.first) == ("root", None, ())
     assert "superuser" in found.why
-    better = propose_roles(survey(ROOT, OWNER, HEADWATER, user="root", owner="own"), "shop")
+    better = roles(survey(ROOT, OWNER, HEADWATER, user="root", owner="own"))
     assert (better.user, better.setup_user, better.why) == ("headwater", "root", "")
 
 
@@ -305,7 +309,7 @@ def test_a_superuser_alone_does_everything() -> None:
 def looked(**changed: object) -> Looked:
     source = Source(database="shop", user="own", password=SecretStr("tell-nobody"), tables=("public.any",))
     found = replace(survey(OWNER, HEADWATER, user="own", owner="own"), **changed)  # type: ignore[arg-type]
-    return Looked(source, found, frozenset())
+    return Looked(source, found, frozenset(), who_sets_up(found, ()))
 
 
 def test_the_file_loads_and_its_views_fit_the_tables() -> None:
@@ -386,14 +390,3 @@ def test_what_is_no_address_is_refused_without_its_password(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_address(text)
     assert "tell-nobody" not in str(caught.value)
-
-
-def test_a_foreign_key_to_another_unique_key_is_a_join_too() -> None:
-    books = replace(table("books", "id", "isbn", "shelf"), unique_keys=(("isbn",),))
-    loans = table("loans", "id", "book", "shelf")
-    keys = [points("loans", "book", "books", "isbn"), points("loans", "shelf", "books", "shelf")]
-    found = propose_views(tables(books, loans), keys, NOBODY_KNOWS, joins=True)
-    assert [one.why for one in found.left_out] == [
-        "joins go along primary keys and other unique ones, and (shelf) is none of public.books"
-    ]
-    assert "'isbn': 'book'" in str(found.views)

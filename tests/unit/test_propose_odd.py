@@ -1,8 +1,9 @@
-"""What `init` proposes for databases that nobody here has made: odd names, hundreds of tables, several owners."""
+"""What `init` proposes for databases that nobody here has made: odd names, hundreds of tables."""
 
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +14,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, PipelineFileError
 from cdc.pipeline import Pipeline, SearchSink
+from cdc.pipeline.document import SyntaxProblem, parse
 from cdc.pipeline.loading import loads
 from cdc.resolve.views import resolve_views
 from connectors.preflight.tables import name_findings
@@ -23,17 +25,13 @@ from connectors.tables.foreign_keys import ForeignKey
 from operations.propose import names, proposal
 from operations.propose.budget import within
 from operations.propose.proposal import draft
-from operations.propose.roles import propose_roles
 from operations.propose.views import propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, written
 from sinks.configure import check_mapping
 from tests.unit.test_propose import (
     KEYS,
     NOBODY_KNOWS,
-    OWNER,
-    ROOT,
     SHOP,
-    fact,
     joins,
     looked,
     points,
@@ -197,6 +195,25 @@ def test_a_database_of_hundreds_of_tables_makes_a_file_with_all_their_joins() ->
     assert ("login", "login") in shown and "password" not in dict(shown)
 
 
+def test_who_deletes_the_view_with_the_named_list_is_told_where_it_goes() -> None:
+    found, keys = odoo(3, 60)
+    text = written(drafted(found, keys))
+    assert "moves that list to the next `*name`" in " ".join(text.replace("#", " ").split())
+    gone = re.sub(r"&res_users_columns \[.*?\]", "[id]", text, flags=re.DOTALL)
+    with pytest.raises(PipelineFileError) as raised:
+        loads(gone, "p.yaml", {SOURCE_PASSWORD: "a", SETUP_PASSWORD: "b"})
+    said = str(raised.value)
+    assert "`&res_users_columns` was with a list that is gone" in said
+    assert "write the list here, with `&res_users_columns` before it; a text that begins with * wants quotes" in said
+
+
+@pytest.mark.parametrize("password", ["hunter2", "Tr0ub4dor&3", "a!b", "x" * 200 + "_columns"])
+def test_a_password_that_is_taken_for_an_alias_is_not_shown(password: str) -> None:
+    with pytest.raises(SyntaxProblem) as raised:
+        parse(f"source:\n  password: *{password}\n")
+    assert password not in str(raised.value.problem) and "wants quotes" in raised.value.problem.fix
+
+
 def test_a_list_of_columns_that_comes_once_or_is_short_has_no_name() -> None:
     wide = table("people", "id", "a", "b", "c", "d", "password", kinds={"password": "text"})
     text = written(drafted(SHOP | tables(wide), KEYS))
@@ -247,6 +264,17 @@ def test_a_foreign_key_over_periods_makes_no_join() -> None:
     assert [one.why for one in found.left_out] == ["it is over periods: its rows cover, they are not equal"]
 
 
+def test_a_foreign_key_to_another_unique_key_is_a_join_too() -> None:
+    books = replace(table("books", "id", "isbn", "shelf"), unique_keys=(("isbn",),))
+    loans = table("loans", "id", "book", "shelf")
+    keys = [points("loans", "book", "books", "isbn"), points("loans", "shelf", "books", "shelf")]
+    found = propose_views(tables(books, loans), keys, NOBODY_KNOWS, joins=True)
+    assert [one.why for one in found.left_out] == [
+        "joins go along primary keys and other unique ones, and (shelf) is none of public.books"
+    ]
+    assert "'isbn': 'book'" in str(found.views)
+
+
 def test_a_third_foreign_key_of_a_table_between_two_is_a_list_of_its_own() -> None:
     found = tables(
         table("users", "id", "name", "age"),
@@ -267,44 +295,6 @@ def test_a_third_foreign_key_of_a_table_between_two_is_a_list_of_its_own() -> No
     checked(made)
 
 
-# -- owners ------------------------------------------------------------------------------------------------------------
-
-
-def beside(named: bool = False, acting: frozenset[tuple[str, str]] = frozenset()) -> Draft:
-    """A database in which a service keeps tables of its own, as Supabase's."""
-    service = table("people", "id", "email", "colour", schema="auth")
-    facts = {name: fact(name, "own") for name in SHOP} | {service.qualified: fact(service.qualified, "auth_admin")}
-    keys = (*KEYS, ForeignKey("public.users", "auth.people", ("id",), ("id",)))
-    found = looked(tables=SHOP | tables(service), facts=facts, foreign_keys=keys)
-    return draft(replace(found, named=named, acting=acting), name="x", sinks=("elasticsearch",))
-
-
-def test_tables_of_others_that_nobody_has_named_are_left_out_with_the_reason() -> None:
-    made = beside()
-    assert "auth.people" not in made.survey.tables and not made.roles.first
-    [told] = [one for one in made.left_out if one.name == "auth.people"]
-    assert "belongs to auth_admin" in told.why and 'GRANT "auth_admin" TO "own"' in told.fix
-    assert "auth.people" not in checked(made).source.tables
-
-
-def test_tables_of_others_that_somebody_has_named_ask_for_a_grant() -> None:
-    made = beside(named=True)
-    assert "auth.people" in made.survey.tables and made.roles.first == ('GRANT "auth_admin" TO "own";',)
-    assert '#   GRANT "auth_admin" TO "own";' in written(made)
-
-
-def test_a_member_of_the_other_owner_needs_no_grant() -> None:
-    made = beside(acting=frozenset((("own", "auth_admin"),)))
-    assert "auth.people" in made.survey.tables and not made.roles.first
-
-
-def test_who_may_act_as_all_owners_sets_up_and_a_superuser_may() -> None:
-    found = survey(OWNER, replace(OWNER, name="admin"), user="admin", owner="own")
-    assert propose_roles(found, "shop").setup_user == "own"
-    assert propose_roles(found, "shop", acting={("admin", "own")}).setup_user == "admin"
-    assert propose_roles(survey(ROOT, OWNER, user="root", owner="own"), "shop").first == ()
-
-
 def test_our_own_schema_is_left_out_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -317,7 +307,8 @@ def test_our_own_schema_is_left_out_by_its_name(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(proposal, "survey", surveyed)
     monkeypatch.setattr(proposal, "read_acting", lambda connection, found: frozenset())
     source = looked().source.model_copy(update={"schema_": "ours"})
-    assert proposal.look(source, ["a"]).named and not proposal.look(source, ()).named
+    for patterns in (["a"], ()):
+        proposal.look(source, patterns)
     assert asked == [(["a"], "ours"), ((), "ours")]
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from cdc.catalogue import Catalogue, Column, Moved, Table, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
+from cdc.same_key import keeps_labels
 from cdc.types import type_key
 
 Kind = Literal["added", "dropped", "renamed", "retyped", "rewritten"]
@@ -198,14 +199,9 @@ def _more_labels(was: Column, now: Column) -> bool:
 
 
 def _keeps_labels(was: Column, now: Column) -> bool:
-    """Whether an enum has all labels that it had, in their order: ADD VALUE leaves it, RENAME VALUE need not.
-
-    A label that is renamed and added anew behind its former place looks as if the other one had been added before it.
-    """
-    if was.enum_values is None or now.enum_values is None:
-        return False
-    later = iter(now.enum_values)
-    return all(label in later for label in was.enum_values)
+    return (
+        was.enum_values is not None and now.enum_values is not None and keeps_labels(was.enum_values, now.enum_values)
+    )
 
 
 def _kept(was: Column, now: Column, old: Shape, new: Shape) -> bool:

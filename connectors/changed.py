@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg import sql
 
 from cdc.errors import TableChanged
+from cdc.same_key import same_key
 from connectors.captured import LOST, Captured, Gap, read_captured, settle
 from connectors.database.lost import note_missing
 from connectors.database.sightings import Seen, Sighting, look
@@ -96,6 +97,8 @@ def _other_key(known: Sighting, now: Sighting) -> str:
     new, old = (", ".join(f"{part.name} {part.type_name}" for part in one.parts) for one in (now, known))
     if new != old:
         return f"has the key ({new}), and had ({old})"
+    if same_key([replace(part, labels=()) for part in known.parts], now.parts, numbered=known.oid == now.oid):
+        return f"has the key ({new}), and labels of it were given other names"
     return f"has the key ({new}) of another column, which was given that name"
 
 

@@ -18,7 +18,7 @@ a word. Four numbers of Postgres's catalogue tell of it, also afterwards, when a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc.catalogue import Column
@@ -66,7 +66,7 @@ class Sighting:
         keyless: oid -> when it was last written, of each unique index that lacks the key.
         name: ``schema.table``, as it is called now.
         lacks: what of it the publication does not send, in words.
-        parts: the key's columns with their numbers and types; empty if an older version has remembered it.
+        parts: the key's columns with their numbers, types and labels; empty if an older version has remembered it.
     """
 
     oid: int
@@ -85,7 +85,7 @@ class Sighting:
         """What is remembered, as plain data."""
         kept = ("oid", "identity", "carried", "owner", "named", "member")
         # What an older version has remembered stays equal to what it has written: it is compared in the database.
-        parts = {"parts": [asdict(part) for part in self.parts]} if self.parts else {}
+        parts = {"parts": [part.to_dict() for part in self.parts]} if self.parts else {}
         named = {name: getattr(self, name) for name in kept}
         return {**named, "key": list(self.key), "keyless": dict(self.keyless), **parts}
 

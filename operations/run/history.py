@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def _keys(
     for name, table in tables.items():
         topic, now = pipeline.topic(name), key_parts(table)
         if topic in other or topic not in kept or same_key(key_from(kept[topic]), now, numbered=True):
-            kept[topic] = [asdict(part) for part in now]
+            kept[topic] = [part.to_dict() for part in now]
     return kept
 
 

@@ -119,6 +119,21 @@ class Sighting:
         """This one with the key's types of now, if it is the same key: a later one is compared with them."""
         return replace(self, parts=now.parts) if self.same_key(now) else self
 
+    def completed(self, oid: int, parts: Sequence[KeyPart]) -> Sighting:
+        """This one with what an older version has not remembered of its key, as somebody else has kept it: by names
+        alone a type that was changed before the first look of this version would be taken for what it was.
+
+        Args:
+            oid: of the table that was kept: another one's key tells nothing.
+            parts: its key.
+        """
+        if oid != self.oid or tuple(part.name for part in parts) != self.key:
+            return self
+        if not self.parts:
+            return replace(self, parts=tuple(parts))
+        alike = [(mine, kept, replace(kept, labels=()) == mine) for mine, kept in zip(self.parts, parts, strict=True)]
+        return replace(self, parts=tuple(kept if same else mine for mine, kept, same in alike))
+
     def with_indexes(self, now: Sighting) -> Sighting:
         """This one with the indexes that there are now: those that were there stay as they were."""
         return replace(self, keyless={oid: self._written(oid, since) for oid, since in now.keyless.items()})

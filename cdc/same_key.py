@@ -31,12 +31,19 @@ class KeyPart:
         number: its ``attnum``; 0 if that is not known.
         kind: what its values are written as; empty if that is not known.
         type_name: for messages.
+        labels: of an enum, in its order; empty if that is not known.
     """
 
     name: str
     number: int = 0
     kind: str = ""
     type_name: str = ""
+    labels: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; without labels what an older version wrote, with which it is compared in the database."""
+        plain = {"name": self.name, "number": self.number, "kind": self.kind, "type_name": self.type_name}
+        return {**plain, "labels": list(self.labels)} if self.labels else plain
 
 
 def key_part(column: Column) -> KeyPart:
@@ -46,7 +53,8 @@ def key_part(column: Column) -> KeyPart:
         kind = column.type_name
     elif kind == _NUMERIC and column.scale is not None:
         kind = f"{_NUMERIC}, scale {column.scale}"
-    return KeyPart(column.name, column.ordinal, f"{kind}[]" if column.array else kind, column.type_name)
+    labels = column.enum_values or ()
+    return KeyPart(column.name, column.ordinal, f"{kind}[]" if column.array else kind, column.type_name, labels)
 
 
 def key_parts(table: Table) -> tuple[KeyPart, ...]:
@@ -57,8 +65,11 @@ def key_parts(table: Table) -> tuple[KeyPart, ...]:
 
 
 def key_from(raw: Iterable[Mapping[str, Any]]) -> tuple[KeyPart, ...]:
-    """A key of what ``asdict`` made of its parts, perhaps in another version. Pure."""
-    return tuple(KeyPart(one["name"], int(one["number"]), one["kind"], one["type_name"]) for one in raw)
+    """A key of what ``KeyPart.to_dict`` gave, perhaps in another version. Pure."""
+    return tuple(
+        KeyPart(one["name"], int(one["number"]), one["kind"], one["type_name"], tuple(one.get("labels", ())))
+        for one in raw
+    )
 
 
 def same_key(was: Sequence[KeyPart], now: Sequence[KeyPart], *, numbered: bool) -> bool:
@@ -73,8 +84,18 @@ def same_key(was: Sequence[KeyPart], now: Sequence[KeyPart], *, numbered: bool) 
         old.name == new.name
         and (not numbered or not old.number or not new.number or old.number == new.number)
         and (not old.kind or not new.kind or _written_alike(old.kind, new.kind))
+        and (not old.labels or not new.labels or keeps_labels(old.labels, new.labels))
         for old, new in zip(was, now, strict=True)
     )
+
+
+def keeps_labels(was: Iterable[str], now: Iterable[str]) -> bool:
+    """Whether an enum has all labels that it had, in their order: ADD VALUE leaves it, RENAME VALUE need not. Pure.
+
+    A label that is renamed and added anew behind its former place looks as if the other one had been added before it.
+    """
+    later = iter(now)
+    return all(label in later for label in was)
 
 
 def _written_alike(was: str, now: str) -> bool:

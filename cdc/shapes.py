@@ -7,20 +7,24 @@ dropped and added again under its name is another one. Read by ``connectors.tabl
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
 from cdc.catalogue import Catalogue, Column, Moved, Table, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
+from cdc.same_key import keeps_labels
 from cdc.types import type_key
 
 Kind = Literal["added", "dropped", "renamed", "retyped", "rewritten"]
 # Between a column and its types, in words.
 RETYPED = " changed from "
+# Beyond that shapes keep one text for all files of a partitioned table: they are compared each second.
+MOST_LEAVES = 4_000
 # Types of text that differ by a limit alone: without a rewrite of the table its values are what they were.
 _TEXTS = frozenset(("text", "varchar"))
 
@@ -34,8 +38,8 @@ class Shape:
         since: LSN in bytes from which it holds for certain; records from shortly before may have it too. 0 for the
             first one known.
         oid: of the table.
-        files: fingerprint of the files that hold its rows (``relfilenode``): another one means that Postgres has
-            written them anew, which is in no log.
+        files: fingerprint of the file that holds its rows (``relfilenode``): another one means that Postgres has
+            written them anew, which is in no log. Of a partitioned table see ``leaves``.
         filled: numbers of columns that rows may hold values of which nobody has written: by a default.
         parts: leaves of a partitioned table: oid, name, and which of its attachments it is. Rows come and go with them
             that are in no log.
@@ -51,6 +55,9 @@ class Shape:
     filled: tuple[int, ...] = ()
     parts: tuple[tuple[int, str, str], ...] = ()
     written: tuple[tuple[int, str], ...] = ()
+    leaves: tuple[tuple[int, int], ...] | None = None
+    # Not compared: how it came about is not what it is.
+    unlogged: tuple[int, ...] | None = field(default=None, compare=False)
 
     def same_as(self, other: Shape) -> bool:
         """Whether nothing that concerns records or documents differs; files alone do not (VACUUM FULL)."""
@@ -62,10 +69,32 @@ class Shape:
         VACUUM FULL writes the files alone, SET STATISTICS and the like the column alone. Where both came between two
         looks, or VACUUM FULL took what a constant default had left, the table is read for nothing.
         """
-        if self.oid != other.oid or self.files == other.files:
+        if self.oid != other.oid or self.same_files(other):
             return set()
         before, captured = dict(other.written), {column.ordinal for column in self.table.columns}
         return {number for number, at in self.written if number in captured and before.get(number, at) != at}
+
+    def same_files(self, other: Shape) -> bool:
+        """Whether Postgres has written no row of the table anew between the two.
+
+        Of a partitioned table those leaves count that both have: the rows of one that came are read in any case. Where
+        they can't be told apart (a partition has gone, and one of the two was kept as one text), files count as others:
+        a table that is read for nothing is better than values that nobody reads.
+        """
+        if self.leaves is None and other.leaves is None:
+            return self.files == other.files
+        if self.leaves is not None and other.leaves is not None:
+            mine, theirs = dict(self.leaves), dict(other.leaves)
+            return all(mine[oid] == theirs[oid] for oid in mine.keys() & theirs.keys())
+        known, whole = (self, other) if other.leaves is None else (other, self)
+        then = {oid for oid, _, _ in whole.parts}
+        return whole.files == leaf_print([leaf for leaf in known.leaves or () if leaf[0] in then])
+
+    def unlogged_since(self, older: Shape) -> set[int]:
+        """Numbers of the columns that had values in no log when this shape followed an older one."""
+        if self.unlogged is not None:
+            return set(self.unlogged)
+        return {one.new.ordinal for one in column_changes(older, self) if one.unlogged and one.new is not None}
 
     def alike(self, older: Shape) -> bool:
         """Whether nothing is to be done since an older shape: the same, with the same partitions."""
@@ -81,6 +110,12 @@ class Shape:
             {oid: name for oid, name, attached in self.parts if (oid, attached) not in before},
             {oid: name for oid, name, attached in older.parts if (oid, attached) not in now},
         )
+
+
+def leaf_print(leaves: Iterable[tuple[int, int]]) -> str:
+    """One text for the files of leaves, as older versions had it of Postgres; a foreign table has none. Pure."""
+    files = ",".join(str(file) for _, file in sorted(leaves) if file)
+    return hashlib.md5(files.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -145,7 +180,7 @@ def _may_be_filled(column: Column, old: Shape, new: Shape) -> bool:
     A default fills them, and may be dropped in the same breath: then the column does not take null, or the files are
     others. A column that was generated had its values before it was captured.
     """
-    if old.oid != new.oid or old.files != new.files or column.ordinal in new.filled:
+    if old.oid != new.oid or not new.same_files(old) or column.ordinal in new.filled:
         return True
     return not column.nullable or column.name in old.table.generated
 
@@ -164,14 +199,9 @@ def _more_labels(was: Column, now: Column) -> bool:
 
 
 def _keeps_labels(was: Column, now: Column) -> bool:
-    """Whether an enum has all labels that it had, in their order: ADD VALUE leaves it, RENAME VALUE need not.
-
-    A label that is renamed and added anew behind its former place looks as if the other one had been added before it.
-    """
-    if was.enum_values is None or now.enum_values is None:
-        return False
-    later = iter(now.enum_values)
-    return all(label in later for label in was.enum_values)
+    return (
+        was.enum_values is not None and now.enum_values is not None and keeps_labels(was.enum_values, now.enum_values)
+    )
 
 
 def _kept(was: Column, now: Column, old: Shape, new: Shape) -> bool:
@@ -180,7 +210,7 @@ def _kept(was: Column, now: Column, old: Shape, new: Shape) -> bool:
     USING may make anything of a column's values, and Postgres then writes the table anew: an ``int`` that became a
     ``bigint`` may have been doubled by the way.
     """
-    if old.files != new.files or old.oid != new.oid or was.array != now.array:
+    if old.oid != new.oid or not new.same_files(old) or was.array != now.array:
         return False
     if type_key(was) == type_key(now) == "enum":
         return _keeps_labels(was, now)
@@ -208,11 +238,13 @@ class Shapes:
             if known is None:
                 tables[name] = (replace(now, since=0),)
             elif not known.same_as(now):
-                tables[name] = (*tables[name], now)
+                tables[name] = (*tables[name], replace(now, unlogged=_sorted(now.unlogged_since(known))))
                 changed[name] = known, now
             elif known != now or known.table.unique_keys != now.table.unique_keys:
                 # Written anew, a default or another unique index: what is compared with the next time.
-                tables[name] = (*tables[name][:-1], replace(now, since=known.since))
+                before = tables[name][-2:-1]
+                unlogged = _sorted(known.unlogged_since(before[0])) if before else None
+                tables[name] = (*tables[name][:-1], replace(now, since=known.since, unlogged=unlogged))
         return Shapes(tables), changed
 
     def renamed(self, table: str) -> tuple[tuple[str, str], ...]:
@@ -262,9 +294,7 @@ class Shapes:
     def _rewritten(self, table: str) -> int:
         """LSN of the newest shape for which values were written anew that are in no log; 0 for none."""
         shapes = self.tables.get(table, ())
-        return max(
-            (new.since for old, new in pairwise(shapes) if any(c.unlogged for c in column_changes(old, new))), default=0
-        )
+        return max((new.since for old, new in pairwise(shapes) if new.unlogged_since(old)), default=0)
 
     def _later(self, table: str) -> tuple[str, ...]:
         shapes = self.tables.get(table, ())
@@ -297,7 +327,22 @@ def shape_of(raw: Mapping[str, Any]) -> Shape:
     table = table_of(raw["table"])
     parts = tuple((int(oid), str(name), str(attached)) for oid, name, attached in raw["parts"])
     written = tuple((int(number), str(xmin)) for number, xmin in raw.get("written", ()))
-    return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]), parts, written)
+    leaves, unlogged = raw.get("leaves"), raw.get("unlogged")
+    return Shape(
+        table,
+        int(raw["since"]),
+        int(raw["oid"]),
+        str(raw["files"]),
+        tuple(raw["filled"]),
+        parts,
+        written,
+        None if leaves is None else tuple((int(oid), int(file)) for oid, file in leaves),
+        None if unlogged is None else _sorted(unlogged),
+    )
+
+
+def _sorted(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers))
 
 
 def used_changes(changes: Sequence[ColumnChange], used: set[str]) -> Iterator[ColumnChange]:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from psycopg import sql
 
 from cdc.errors import TableChanged
+from cdc.same_key import KeyPart, same_key
 from connectors.captured import LOST, Captured, Gap, read_captured, settle
 from connectors.database.lost import note_missing
 from connectors.database.sightings import Seen, Sighting, look
@@ -25,6 +26,8 @@ from connectors.debezium import pattern
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
+# A table's oid, and its key, as the sinks know them.
+KeptKey = tuple[int, Sequence[KeyPart]]
 RENAMED = "was renamed to"
 NOT_IN = "is not in publication"
 WAS_OUT = "was out of publication"
@@ -96,6 +99,8 @@ def _other_key(known: Sighting, now: Sighting) -> str:
     new, old = (", ".join(f"{part.name} {part.type_name}" for part in one.parts) for one in (now, known))
     if new != old:
         return f"has the key ({new}), and had ({old})"
+    if same_key([replace(part, labels=()) for part in known.parts], now.parts, numbered=known.oid == now.oid):
+        return f"has the key ({new}), and labels of it were given other names"
     return f"has the key ({new}) of another column, which was given that name"
 
 
@@ -222,6 +227,32 @@ def note_gaps(
             note_missing(connection, names)
             identity = json.dumps(entry.identity.to_dict())
             connection.execute(update, [json.dumps(gap.to_dict()), table, identity])
+
+
+def complete_keys(
+    connection: Connection, names: Names, captured: Mapping[str, Captured], kept: Mapping[str, KeptKey]
+) -> dict[str, Captured]:
+    """Remember what an older version has not of the tables' keys, before anything is compared with them.
+
+    Returns:
+        The list as it is now; a table that somebody else has noted meanwhile is as it was.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    update = sql.SQL("UPDATE {} SET identity = %s::jsonb WHERE table_name = %s AND identity = %s::jsonb").format(
+        names.identifier(names.captured)
+    )
+    out = dict(captured)
+    with explained("noting the captured tables' keys"):
+        for table, entry in captured.items():
+            known = entry.identity
+            if known is None or table not in kept or (held := known.completed(*kept[table])) == known:
+                continue
+            texts = [json.dumps(one.to_dict()) for one in (held, known)]
+            if connection.execute(update, [texts[0], table, texts[1]]).rowcount:
+                out[table] = replace(entry, identity=held)
+    return out
 
 
 def remember(connection: Connection, names: Names, captured: Mapping[str, Captured], seen: Seen) -> None:

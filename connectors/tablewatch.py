@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import psycopg
 from psycopg import sql
@@ -10,7 +11,18 @@ from psycopg import sql
 from cdc.errors import SourceError, TableChanged
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
-from connectors.changed import difference, differences, look_at, merged, note_gaps, refusal, refusals, remember
+from connectors.changed import (
+    KeptKey,
+    complete_keys,
+    difference,
+    differences,
+    look_at,
+    merged,
+    note_gaps,
+    refusal,
+    refusals,
+    remember,
+)
 from connectors.database.history import read_moment
 from connectors.database.lost import note_whole
 from connectors.database.sightings import Sighting, look
@@ -31,10 +43,11 @@ class TableWatch:
 
     Args:
         pipeline: the loaded file.
+        kept: table -> its oid and key as the sinks know them, for what an older version has not remembered.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline, self.names = pipeline, Names.of(pipeline)
+    def __init__(self, pipeline: Pipeline, kept: Mapping[str, KeptKey] = {}) -> None:
+        self.pipeline, self.names, self.kept = pipeline, Names.of(pipeline), kept
         self.changed: dict[str, TableChanged] = {}
         self.forgetful = False
         self._connection: Connection | None = None
@@ -64,6 +77,7 @@ class TableWatch:
         # Before the look: what was committed until then was sent if all is well.
         moment = read_moment(connection) if due else None
         captured, publication = read_captured(connection, self.names), self.pipeline.source.publication
+        captured = complete_keys(connection, self.names, captured, self.kept)
         seen = look_at(connection, publication, captured)
         found = differences(captured, seen, publication)
         note_gaps(connection, self.names, captured, found)

@@ -18,7 +18,7 @@ a word. Four numbers of Postgres's catalogue tell of it, also afterwards, when a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc.catalogue import Column
@@ -66,7 +66,7 @@ class Sighting:
         keyless: oid -> when it was last written, of each unique index that lacks the key.
         name: ``schema.table``, as it is called now.
         lacks: what of it the publication does not send, in words.
-        parts: the key's columns with their numbers and types; empty if an older version has remembered it.
+        parts: the key's columns with their numbers, types and labels; empty if an older version has remembered it.
     """
 
     oid: int
@@ -85,7 +85,7 @@ class Sighting:
         """What is remembered, as plain data."""
         kept = ("oid", "identity", "carried", "owner", "named", "member")
         # What an older version has remembered stays equal to what it has written: it is compared in the database.
-        parts = {"parts": [asdict(part) for part in self.parts]} if self.parts else {}
+        parts = {"parts": [part.to_dict() for part in self.parts]} if self.parts else {}
         named = {name: getattr(self, name) for name in kept}
         return {**named, "key": list(self.key), "keyless": dict(self.keyless), **parts}
 
@@ -118,6 +118,21 @@ class Sighting:
     def with_key(self, now: Sighting) -> Sighting:
         """This one with the key's types of now, if it is the same key: a later one is compared with them."""
         return replace(self, parts=now.parts) if self.same_key(now) else self
+
+    def completed(self, oid: int, parts: Sequence[KeyPart]) -> Sighting:
+        """This one with what an older version has not remembered of its key, as somebody else has kept it: by names
+        alone a type that was changed before the first look of this version would be taken for what it was.
+
+        Args:
+            oid: of the table that was kept: another one's key tells nothing.
+            parts: its key.
+        """
+        if oid != self.oid or tuple(part.name for part in parts) != self.key:
+            return self
+        if not self.parts:
+            return replace(self, parts=tuple(parts))
+        alike = [(mine, kept, replace(kept, labels=()) == mine) for mine, kept in zip(self.parts, parts, strict=True)]
+        return replace(self, parts=tuple(kept if same else mine for mine, kept, same in alike))
 
     def with_indexes(self, now: Sighting) -> Sighting:
         """This one with the indexes that there are now: those that were there stay as they were."""

@@ -10,31 +10,29 @@ from psycopg import errors
 
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
-from cdc.shapes import Shape
+from cdc.shapes import MOST_LEAVES, Shape, leaf_print
 from connectors.postgres import Connection, explained
 from connectors.tables.catalogue import read_catalogue, schema_of
 from connectors.tables.partitions import over_trees
 
-# Of a partitioned table the files are its partitions'. A default leaves values in rows that nobody has written, also
-# one of the column's domain, and an identity's sequence. What a constant default left when it was dropped again, a
-# partitioned table has in its partitions alone.
+# A partitioned table has no files of its own, its leaves have. A default leaves values in rows that nobody has written,
+# also one of the column's domain, and an identity's sequence. What a constant default left when it was dropped again,
+# a partitioned table has in its partitions alone.
 FACTS = over_trees(""", leaf(root, oid, attached) AS (
     SELECT t.root, t.oid, i.xmin::text
     FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_inherits i ON i.inhrelid = t.oid
     WHERE c.relkind <> 'p' AND t.oid <> t.root
 )
-SELECT n.nspname || '.' || c.relname, c.oid::bigint,
-       coalesce(pg_relation_filenode(c.oid)::text, (
-           SELECT md5(coalesce(string_agg(pg_relation_filenode(p.oid)::text, ',' ORDER BY p.oid), ''))
-           FROM leaf p WHERE p.root = c.oid)),
+SELECT n.nspname || '.' || c.relname, c.oid::bigint, pg_relation_filenode(c.oid)::text,
        ARRAY(SELECT a.attnum::int FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR EXISTS (
                    SELECT FROM leaf p JOIN pg_attribute l ON l.attrelid = p.oid AND l.attname = a.attname
                    WHERE p.root = c.oid AND l.atthasmissing))
              ORDER BY 1),
-       ARRAY(SELECT ARRAY[p.oid::text, p.oid::regclass::text, p.attached] FROM leaf p WHERE p.root = c.oid
-             ORDER BY p.oid),
+       ARRAY(SELECT ARRAY[p.oid::text, p.oid::regclass::text, p.attached,
+                          coalesce(pg_relation_filenode(p.oid), 0)::text]
+             FROM leaf p WHERE p.root = c.oid ORDER BY p.oid),
        ARRAY(SELECT ARRAY[a.attnum::text, a.xmin::text] FROM pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -153,8 +151,13 @@ def _look(
 
 def _shapes(catalogue: Catalogue, facts: Sequence[tuple[Any, ...]], since: int) -> dict[str, Shape]:
     shapes = {}
-    for name, oid, files, filled, leaves, rows in facts:
-        parts = tuple((int(leaf), title, attached) for leaf, title, attached in leaves)
+    for name, oid, file, filled, below, rows in facts:
+        parts = tuple((int(leaf), title, attached) for leaf, title, attached, _ in below)
         written = tuple((int(number), xmin) for number, xmin in rows)
-        shapes[name] = Shape(catalogue.tables[name], since, int(oid), str(files), tuple(filled), parts, written)
+        leaves = None if file else tuple((int(leaf), int(its)) for leaf, _, _, its in below)
+        files = str(file or "")
+        if leaves is not None and len(leaves) > MOST_LEAVES:
+            files, leaves = leaf_print(leaves), None
+        table = catalogue.tables[name]
+        shapes[name] = Shape(table, since, int(oid), files, tuple(filled), parts, written, leaves)
     return shapes

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from cdc.catalogue import Catalogue, Table
 from cdc.records.debezium_json import Fit
-from cdc.shapes import Shape, Shapes, column_changes
+from cdc.shapes import Shape, Shapes
 from cdc.types import supported
 from cdc.used import used_columns
 from operations.kept_shapes import Frozen
@@ -63,9 +63,6 @@ def _used(spec: FlowSpec, topic: str, table: Table) -> frozenset[str]:
 def _since(table: Table, shapes: Sequence[Shape], used: Collection[str]) -> int:
     numbers = {column.ordinal for column in table.columns if column.name in used}
     found = (
-        new.since
-        for old, new in pairwise(shapes)
-        if new.oid == shapes[-1].oid
-        and any(one.unlogged and one.new is not None and one.new.ordinal in numbers for one in column_changes(old, new))
+        new.since for old, new in pairwise(shapes) if new.oid == shapes[-1].oid and numbers & new.unlogged_since(old)
     )
     return max((since for since in found if since <= table.since), default=0)

@@ -22,6 +22,7 @@ from connectors.marker_watch import MarkerWatch
 from connectors.tablewatch import TableWatch
 from operations.catalogue import source_catalogue
 from operations.kept_shapes import with_gone
+from operations.schema.kept_keys import kept_keys
 
 if TYPE_CHECKING:
     from operations.opened import Opened
@@ -33,8 +34,9 @@ def refuse_changed(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> None:
 
     Raises:
         TableChanged: of the first such table (terminal).
+        StateError: what is kept of a sink can't be read (terminal).
     """
-    watch = TableWatch(pipeline)
+    watch = TableWatch(pipeline, kept_keys(pipeline))
     try:
         changed = watch.look()
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cdc.log.topics import topic_ids
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Fit
 from cdc.same_key import key_from, key_parts, same_key
+from cdc.shapes import Shapes
 from cdc.types import supported
 from cdc.view import View
 from operations.catalogue import source_catalogue
@@ -30,6 +31,7 @@ from operations.history_place import (
     root_tables,
     topics_read,
 )
+from operations.kept_shapes import known_shapes
 from operations.pausing import refuse_paused
 from operations.run.flows import reading
 from operations.state_folder import numbered_state_dir
@@ -131,11 +133,13 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
         )
     bound = known.get("topic_ids", {})
     other = {topic for topic, before in bound.items() if ids.get(topic, before) != before}
-    anew, said = dict[str, Table](), list[str]()
+    anew, said, shapes = dict[str, Table](), list[str](), known_shapes(pipeline)
     if other:  # whoever took the topics away knows the tables better than who has run since
         now = root_tables(pipeline, source_catalogue(pipeline), sink)
         anew = {pipeline.topic(name): table for name, table in now.items() if pipeline.topic(name) in other}
-        aside = _put_aside(pipeline, sink, anew, known.get("keys", {}), elsewhere)
+        shapes = known_shapes(pipeline)
+        another = {topic for topic, table in anew.items() if not _same_key(known, topic, table, shapes)}
+        aside = _put_aside(pipeline, sink, anew, another, elsewhere)
         _forget(folder / STREAM, other)
         said = [
             f"history of sink {sink}: {table.qualified} has another key, so its history begins anew"
@@ -146,33 +150,49 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
         "system_identifier": str(catalogue.system_identifier),
         "topic_ids": {**ids, **{topic: one for topic, one in bound.items() if topic not in other}},
         "namespace": namespace,
-        "keys": _keys(pipeline, {**tables, **{table.qualified: table for table in anew.values()}}, known, other),
     }
+    now = {pipeline.topic(name): table for name, table in tables.items()} | anew
+    kept |= _keys(now, known, other, shapes)
     if kept != known:
         write_atomic(path, json.dumps(kept, indent=1, sort_keys=True))
     return said
 
 
 def _keys(
-    pipeline: Pipeline, tables: Mapping[str, Table], known: Mapping[str, Any], other: Collection[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """The key of the records of each topic, as it was when that was made: by it is known why it is made anew. Pure."""
-    kept: dict[str, list[dict[str, Any]]] = dict(known.get("keys", {}))
-    for name, table in tables.items():
-        topic, now = pipeline.topic(name), key_parts(table)
-        if topic in other or topic not in kept or same_key(key_from(kept[topic]), now, numbered=True):
-            kept[topic] = [asdict(part) for part in now]
-    return kept
+    tables: Mapping[str, Table], known: Mapping[str, Any], other: Collection[str], shapes: Shapes
+) -> dict[str, dict[str, Any]]:
+    """The key of the records of each topic, as it was when that was made, and the oid of the table whose columns'
+    numbers it names: by it is known why it is made anew. Pure."""
+    keys, oids = dict(known.get("keys", {})), dict(known.get("oids", {}))
+    for topic, table in tables.items():
+        if topic in other or topic not in keys or _same_key(known, topic, table, shapes):
+            keys[topic], oids[topic] = [part.to_dict() for part in key_parts(table)], _oid(table, shapes)
+    return {"keys": keys, "oids": oids}
+
+
+def _same_key(known: Mapping[str, Any], topic: str, table: Table, shapes: Shapes) -> bool:
+    """Whether a table has the key that was kept of its topic, or none was. Numbers of columns tell of it unless the
+    table is known to be another one; an older version has not kept which it was. Pure."""
+    keys, was, now = known.get("keys", {}), known.get("oids", {}).get(topic, 0), _oid(table, shapes)
+    numbered = was == now or not (was and now)
+    return topic not in keys or same_key(key_from(keys[topic]), key_parts(table), numbered=numbered)
+
+
+def _oid(table: Table, shapes: Shapes) -> int:
+    """Of the newest table of this name and key; 0 if that is not known. Whoever runs may know of an older one. Pure."""
+    known = shapes.tables.get(table.qualified, ())
+    return next((one.oid for one in reversed(known) if key_parts(one.table) == key_parts(table)), 0)
 
 
 def _put_aside(
-    pipeline: Pipeline, sink: str, anew: Mapping[str, Table], keys: Mapping[str, Any], elsewhere: str
+    pipeline: Pipeline, sink: str, anew: Mapping[str, Table], another: Collection[str], elsewhere: str
 ) -> dict[str, str]:
     """Topics are made anew for rows of another key (connectors/plan.py): what such a table's history holds is of keys
     that come no more, and stays under another name. Topic -> that name.
 
     A key may have got another type, or be another column of its name. Then the history that is there may be of the new
     type already, which it got as long as the topic was the former one (spark/warehouse/history.py): it is of no use.
+    ``another`` are the topics of such tables.
 
     Raises:
         TopicRecreated: one was made anew and the key is what it was: what the log has lost is not known (terminal).
@@ -181,7 +201,7 @@ def _put_aside(
     namespace = part.namespace  # type: ignore[union-attr]
     with open_catalog(part, catalog_name(sink)) as catalog:
         for topic, table in anew.items():
-            if topic in keys and not same_key(key_from(keys[topic]), key_parts(table), numbered=True):
+            if topic in another:
                 continue
             if has_key(catalog, namespace, table.name, View.identity(table, table.qualified).key):
                 raise TopicRecreated(

@@ -21,6 +21,7 @@ from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
 from operations.run.owner import owner_refused
 from operations.run.wal_watch import WalWatch, with_reason
+from operations.schema.kept_keys import kept_keys
 from operations.state_folder import state_dir
 from operations.wal import forget_wal
 from spark.disk.files import write_atomic
@@ -68,7 +69,7 @@ class SourceWatch:
         self._refused: str | None = None
         self.error: HeadwaterError | None = None
         self.news: deque[str] = deque()
-        self._tables = TableWatch(pipeline)
+        self._tables = TableWatch(pipeline, kept_keys(pipeline))  # before the sinks are brought to what is there now
         self._revival = Revival(pipeline, self.check)
         self._wal = WalWatch(pipeline, self.check)
         self._greeted = False

@@ -25,7 +25,7 @@ LOOKS: dict[str, Callable[[Connection], Any]] = {
     "changes": lambda connection: counted(connection, BOTH),
     "facts": lambda connection: read_facts(connection, BOTH),
     "shapes": lambda connection: {
-        name: (shape.table, shape.files, shape.parts, shape.filled, shape.table.unique_keys)
+        name: (shape.table, shape.files, shape.leaves, shape.parts, shape.filled, shape.table.unique_keys)
         for name, shape in read_shapes(connection, TABLES)[1].items()
     },
 }

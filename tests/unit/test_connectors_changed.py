@@ -68,6 +68,20 @@ def test_a_key_of_the_same_name_and_another_type_or_column_is_another_key(part: 
     assert (found.what if found else None, found.key if found else False) == (what, oid == 7 and what is not None)
 
 
+def test_a_label_of_a_key_that_was_given_another_name_is_told() -> None:
+    known = replace(KNOWN, parts=(KeyPart("id", 1, "enum", "mood", ("sad", "ok")),))
+    now = replace(known, parts=(KeyPart("id", 1, "enum", "mood", ("low", "ok")),))
+    found = difference(known, now, None, "p")
+    assert found is not None and found.key
+    assert found.what == "has the key (id mood), and labels of it were given other names"
+    more = replace(known, parts=(KeyPart("id", 1, "enum", "mood", ("sad", "ok", "happy")),))
+    assert difference(known, more, None, "p") is None and _kept(known, more) == more
+    unlabelled = replace(known, parts=(KeyPart("id", 1, "enum", "mood"),))
+    assert Sighting.from_dict(unlabelled.to_dict()).to_dict() == unlabelled.to_dict()
+    assert "labels" not in unlabelled.to_dict()["parts"][0]  # a gap is noted only of what is still remembered so
+    assert difference(unlabelled, now, None, "p") is None and _kept(unlabelled, now) == now
+
+
 def test_what_an_older_version_remembers_of_a_key_is_no_other_key_and_is_kept_as_it_was_written() -> None:
     raw = {key: value for key, value in WITH_PARTS.to_dict().items() if key != "parts"}
     old = Sighting.from_dict(raw)

@@ -70,6 +70,18 @@ def test_a_record_is_given_up_only_if_the_table_was_read_again_for_what_the_view
     assert since("id", table=replace(HIVES, since=0)) == 0
 
 
+def test_a_record_is_not_given_up_for_files_that_were_written_anew_long_after_the_change() -> None:
+    text = replace(CODE, type_name="varchar", base_type="varchar")
+    first, second = Shape(HIVES, 0, 1, "a"), Shape(replace(HIVES, columns=(ID, text)), 100, 1, "a")
+    known = Shapes({"club.hives": (first,)}).with_newer({"club.hives": second})[0]
+    known = known.with_newer({"club.hives": replace(second, files="vacuumed")})[0]
+    table = replace(second.table, since=100)  # as a later change of another column has it
+    spec: Any = SimpleNamespace(
+        topics={"t": ("slim",)}, tables={"t": table}, views={"slim": View("slim", table, ("id",), (("code", "code"),))}
+    )
+    assert read_since(spec, known)["t"].since == 0
+
+
 FILE = """
 version: 1
 name: p

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from cdc.catalogue import Column, Table
 from cdc.errors import TopicRecreated
 from cdc.history_names import former_name
 from cdc.records.history import OFFSET, PARTITION
+from cdc.shapes import Shape, Shapes
 from operations.erase.tables import _history, history_name
 from operations.run import history as run_history
 from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
@@ -47,11 +49,12 @@ class Bound:
     def __init__(self, folder: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.checkpoint = folder, folder / "log" / "checkpoint"
         self.ids, self.keys = {"public.t": "before", "public.u": "same"}, {"public.t": "id", "public.u": "id"}
-        self.columns = COLUMNS
+        self.columns, self.oid = COLUMNS, 7
         monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(self.ids))
         monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext(catalog))
         monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
         monkeypatch.setattr(run_history, "root_tables", lambda _p, catalogue, _s: self.tables(known=catalogue))
+        monkeypatch.setattr(run_history, "known_shapes", lambda *_: self.shapes())
         assert self.bind() == []
         for number in (3, 4, 5):  # 5 was planned, and never committed
             self._write("offsets", number, 'v1\n{}\n{"public.t":{"0":9},"public.u":{"0":7}}')
@@ -67,6 +70,9 @@ class Bound:
         """As the database has them; who runs knew them before their keys became others."""
         keys = dict.fromkeys(self.keys, "id") if known is not None else self.keys
         return {name: Table("public", name[-1], self.columns, (key,)) for name, key in keys.items()}
+
+    def shapes(self) -> Shapes:
+        return Shapes({name: (Shape(table, oid=self.oid),) for name, table in self.tables(known=None).items()})
 
     def bind(self) -> list[str]:
         sink = SimpleNamespace(namespace="n")
@@ -138,6 +144,39 @@ def test_a_topic_of_a_key_of_another_type_or_column_begins_anew_though_it_has_th
     catalog.create_table(("n", "t_history"), Schema(), properties={KEY: json.dumps(["id"]), TABLE: "public.t"})
     with pytest.raises(TopicRecreated):
         bound.bind()
+
+
+def test_of_a_table_that_was_made_again_the_numbers_of_columns_tell_no_other_key(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topic went on, for the key is the same one. A topic that was deleted later then passed for another key's,
+    and nobody was told what its history lacks."""
+    bound = Bound(tmp_path, catalog, monkeypatch)
+    bound.columns, bound.oid = (replace(COLUMNS[0], ordinal=7), COLUMNS[1]), 8
+    bound.ids["public.t"] = "deleted by hand"
+    with pytest.raises(TopicRecreated, match="was deleted and created again"):
+        bound.bind()
+    bound.ids["public.t"] = "before"
+    assert bound.bind() == []
+    kept = json.loads((tmp_path / "identity.json").read_text())
+    assert (kept["oids"]["public.t"], kept["keys"]["public.t"][0]["number"]) == (8, 7)
+    bound.columns = (replace(COLUMNS[0], ordinal=9), COLUMNS[1])  # of the same table: another column was given the name
+    bound.ids["public.t"] = "anew"
+    (line,) = bound.bind()
+    assert "public.t has another key" in line
+
+
+def test_what_an_older_version_kept_of_a_key_is_compared_by_numbers_as_it_was(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound, path = Bound(tmp_path, catalog, monkeypatch), tmp_path / "identity.json"
+    kept = json.loads(path.read_text())
+    del kept["oids"]
+    path.write_text(json.dumps(kept))
+    bound.columns, bound.ids["public.t"] = (replace(COLUMNS[0], ordinal=7), COLUMNS[1]), "anew"
+    (line,) = bound.bind()
+    assert "public.t has another key" in line
+    assert json.loads(path.read_text())["oids"]["public.t"] == 7
 
 
 def test_a_former_name_says_the_key_and_takes_nobodys() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.same_key import key_parts, same_key
+from cdc.same_key import key_from, key_parts, same_key
 from cdc.shapes import Shape
 from operations.schema.decide import other_key
 
@@ -96,6 +97,31 @@ def test_another_name_or_one_column_more_is_another_key_as_before() -> None:
     assert other_key(more, replace(more, table=replace(more.table, primary_key=("id", "b"))))
     renamed = Shape(Table("public", "t", (replace(ID, name="no"),), ("no",)), oid=9)
     assert other_key(shape(ID), renamed)
+
+
+def test_a_label_with_another_name_is_another_key_and_one_more_is_not() -> None:
+    """Documents under the former label stayed for ever: nothing deletes them, and no sweep can ask for them."""
+
+    def mood(*labels: str) -> Shape:
+        return shape(Column("id", "mood", "mood", enum_values=labels, ordinal=1))
+
+    old = mood("sad", "ok")
+    assert not other_key(old, mood("sad", "fine", "ok", "happy"))
+    assert other_key(old, mood("low", "ok"))
+    assert other_key(old, mood("ok", "sad"))
+    assert not other_key(old, typed("text"))
+    assert not other_key(typed("text"), old)
+
+
+def test_labels_are_kept_of_an_enum_alone_and_an_older_version_kept_none() -> None:
+    (plain,), (mood,) = key_parts(typed("integer").table), key_parts(typed("mood").table)
+    raw = [part.to_dict() for part in (plain, mood)]
+    assert key_from(json.loads(json.dumps(raw))) == (plain, mood)
+    assert raw[0] == {"name": "id", "number": 1, "kind": "int4", "type_name": "integer"}
+    assert raw[1].pop("labels") == ["sad"]
+    (older,) = key_from(raw[1:])
+    assert older.to_dict() == raw[1]
+    assert same_key([older], [replace(mood, labels=("low",))], numbered=True)
 
 
 def test_a_shape_of_an_older_version_that_lacks_numbers_is_no_other_key() -> None:

@@ -11,7 +11,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import NewerFormat, StateError
 from cdc.records.debezium_json import Decoder
-from cdc.shapes import Shape, Shapes, column_changes, used_changes
+from cdc.shapes import Shape, Shapes, column_changes, leaf_print, shape_of, used_changes
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
 N = Column("n", "integer", "int4", ordinal=2)
@@ -143,6 +143,61 @@ def test_a_file_of_before_these_were_kept_tells_of_nothing_written_anew() -> Non
     old = Shapes.from_json(json.dumps(raw), "x").newest("public.t")
     now = with_rows(shape(ID, A, files="g"), "1", "2")
     assert old is not None and now.same_as(old) and told(old, now) == []
+
+
+def parted(one: Shape, leaves: dict[int, int], *, whole: bool = False) -> Shape:
+    """A partitioned table with leaves: oid -> file; ``whole`` as older versions kept it, as one text."""
+    parts = tuple((oid, f"t_{oid}", "7") for oid in leaves)
+    pairs = tuple(leaves.items())
+    return replace(one, parts=parts, files=leaf_print(pairs) if whole else "", leaves=None if whole else pairs)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_partition_that_comes_is_no_other_file_and_one_written_anew_is(whole: bool) -> None:
+    """With one ALTER beside it the whole table was read again, and with policy.schema pause its flows stood still."""
+    old = parted(with_rows(shape(ID, A), "1", "1"), {11: 1, 12: 2}, whole=whole)
+    new = with_rows(shape(ID, A), "1", "2")
+    came = parted(new, {11: 1, 12: 2, 13: 3})
+    assert came.same_as(old) and told(old, came) == []
+    assert told(old, parted(with_rows(shape(ID, A, replace(N, ordinal=4)), "1", "2", "2"), {11: 1, 12: 2, 13: 3})) == [
+        ("column n was added", False)
+    ]
+    anew = parted(new, {11: 1, 12: 9, 13: 3})
+    assert told(old, anew) == [("values of column a were written anew", True)]
+    went = parted(new, {11: 1})
+    assert went.same_as(old) is not whole  # what was kept as one text can't be told apart: read for nothing
+
+
+def test_a_foreign_leaf_has_no_file_in_the_text_that_older_versions_kept() -> None:
+    assert leaf_print([(12, 5), (11, 7), (13, 0)]) == "55afc673cd17bf0f0f691d09cecd8ab9"
+
+
+def test_what_was_in_no_log_is_told_at_the_change_and_not_by_what_files_became_since() -> None:
+    """A rename, and weeks later VACUUM FULL or a partition: records of before that do not convert were given up."""
+    old = with_rows(shape(ID, A), "1", "1")
+    renamed = with_rows(shape(ID, replace(A, name="b"), since=5), "1", "2")
+    wider = with_rows(shape(ID, replace(A, name="b", type_name="varchar", base_type="varchar"), since=7), "1", "3")
+    known = Shapes({"public.t": (old,)})
+    for seen in (renamed, replace(renamed, files="g"), replace(wider, files="g"), replace(wider, files="h")):
+        known, _ = known.with_newer({"public.t": seen})
+        for kept in (known, Shapes.from_json(known.to_json(), "x")):
+            assert kept.told_to(Catalogue({"public.t": seen.table})).tables["public.t"].since == 0
+    assert known.newest("public.t") == replace(wider, files="h")
+
+
+def test_a_file_of_before_tells_what_it_told_and_keeps_to_it() -> None:
+    old, new = shape(ID, N), shape(ID, N, A, since=5)
+    raw = json.loads(Shapes({"public.t": (old, new)}).to_json())
+    for one in raw["tables"]["public.t"]:
+        del one["leaves"], one["unlogged"]
+    assert shape_of(raw["tables"]["public.t"][1]).unlogged is None
+    known = Shapes.from_json(json.dumps(raw), "x")
+    assert known.told_to(Catalogue({"public.t": new.table})).tables["public.t"].since == 0
+    later = known.with_newer({"public.t": replace(new, files="g", since=9)})[0]
+    assert later.told_to(Catalogue({"public.t": new.table})).tables["public.t"].since == 0
+    filled = shape(ID, N, A, since=5, filled=(3,))
+    told_to = Shapes({"public.t": (old, filled)}).told_to(Catalogue({"public.t": new.table}))
+    assert told_to.tables["public.t"].since == 5
 
 
 def test_of_a_table_made_again_columns_are_the_same_by_name() -> None:

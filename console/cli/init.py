@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from operations.propose.writing import Draft
 
 KINDS = ("elasticsearch", "opensearch", "redis", "iceberg")
-# More lines of what was found only push the others off the screen; the file has them all.
+# More lines of what was found only push the others off the screen; the file has twice as many, --json has them all.
 MAX_LINES = 30
 
 
@@ -154,7 +154,7 @@ def _console() -> Any:
 
 def _tell(made: Draft, file: Path) -> None:
     """What was made, what was left out and what comes next, on standard error."""
-    from operations.propose.writing import variables
+    from operations.propose.writing import MAX_LEFT_OUT, variables
 
     say = partial(click.echo, err=True)
     views = made.proposal.views
@@ -164,7 +164,8 @@ def _tell(made: Draft, file: Path) -> None:
         for one in found[:MAX_LINES]:
             say(f"{head}{one.name}: {one.why}" + (f"\n            what to do: {one.fix}" if one.fix else ""))
         if len(found) > MAX_LINES:
-            say(f"… and {len(found) - MAX_LINES:,} more, which the file names")
+            where = "which the file names" if len(found) <= MAX_LEFT_OUT else "which --json names"
+            say(f"… and {len(found) - MAX_LINES:,} more, {where}")
     if str(file) == "-":
         return
     say(f"written: {file}")

@@ -305,7 +305,7 @@ def _told(head: str, found: Sequence[LeftOut]) -> Iterator[str]:
     for one in found[:MAX_LEFT_OUT]:
         yield from comment(f"- {one.name}: {one.why}" + (f" ({one.fix})" if one.fix else ""))
     if len(found) > MAX_LEFT_OUT:
-        yield f"# and {len(found) - MAX_LEFT_OUT:,} more"
+        yield f"# and {len(found) - MAX_LEFT_OUT:,} more: `headwater init … --out - --json` names them all"
 
 
 # -- comments ----------------------------------------------------------------------------------------------------------

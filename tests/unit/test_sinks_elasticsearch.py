@@ -371,7 +371,9 @@ def test_a_mapping_that_an_index_refuses_names_the_command_that_makes_another_on
 
 
 def _meta(pipeline: str, view: str) -> dict[str, Any]:
-    return {"mappings": {"_meta": {"headwater": {"pipeline": pipeline, "view": view, "sink": "search", "generation": 2}}}}
+    return {
+        "mappings": {"_meta": {"headwater": {"pipeline": pipeline, "view": view, "sink": "search", "generation": 2}}}
+    }
 
 
 def test_a_name_that_another_pipeline_has_is_told_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,9 +390,7 @@ def test_a_name_that_another_pipeline_has_is_told_before_anything_is_made(monkey
 @pytest.mark.parametrize(("pipeline", "there"), [("one", False), ("two", True)])
 def test_indices_that_another_pipeline_has_made_are_not_there(pipeline: str, there: bool) -> None:
     said = _meta(pipeline, "user")
-    indices = SimpleNamespace(
-        exists=lambda index: True, get_mapping=lambda index: SimpleNamespace(body={index: said})
-    )
+    indices = SimpleNamespace(exists=lambda index: True, get_mapping=lambda index: SimpleNamespace(body={index: said}))
     settings = SimpleNamespace(who="s", name="search", pipeline="two")
     made = Indices(cast("Any", SimpleNamespace(indices=indices)), cast("Any", settings), cast("Any", None))
     assert made.there(Target("user", "user", 1, {})) is there

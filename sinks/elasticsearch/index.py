@@ -123,7 +123,7 @@ class Indices:
                 f"{self._settings.who}: index {name} exists, but was made by {theirs or 'someone else'}, "
                 f"not for view {target.view!r}",
                 # With several views a sink has no `index:`; and what another pipeline made is not to be deleted.
-                fix="rename the view, or write it to a sink of its own with another `index:`; delete that index only if "
+                fix="rename the view, or write it to a sink of its own with another `index:`; delete it only if "
                 "nobody keeps it any more",
             )
 
@@ -190,7 +190,7 @@ class Indices:
             return max(generations.seen(self._client, target).values(), default=0) or None
 
     def there(self, target: Target) -> bool:
-        """Whether both of a generation's indices exist. Those of another pipeline, which had the name first, do not count:
+        """Whether both of a generation's indices exist. Those of another pipeline, which had the name first, don.t count:
         where their readers look is no news of ours."""
         with translated(self._settings.who, "look-up of the index"):
             return all(self._is_there(target, name) for name in (target.concrete, target.fences))

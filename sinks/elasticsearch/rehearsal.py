@@ -57,7 +57,7 @@ def refusals(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Views whose name another pipeline's index has already: view -> (that index, that pipeline). Any generation counts:
+    """Views whose name an index of another pipeline has: view -> (that index, that pipeline). Any generation counts:
     they share the alias that readers use. Empty where it can't be asked.
 
     Args:

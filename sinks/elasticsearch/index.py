@@ -190,7 +190,7 @@ class Indices:
             return max(generations.seen(self._client, target).values(), default=0) or None
 
     def there(self, target: Target) -> bool:
-        """Whether both of a generation's indices exist. Those of another pipeline, which had the name first, are not ours:
+        """Whether both of a generation's indices exist. Those that another pipeline made do not count:
         where their readers look is no news of ours."""
         with translated(self._settings.who, "look-up of the index"):
             return all(self._is_there(target, name) for name in (target.concrete, target.fences))

@@ -16,7 +16,7 @@ from operations.rowstore import reading_settings
 from operations.run.session import jars_of
 from operations.state_folder import register_of
 from sinks.configure import plain_config, sink_config
-from sinks.elasticsearch.rehearsal import refusals
+from sinks.elasticsearch.rehearsal import of_others, refusals
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
@@ -106,13 +106,17 @@ def _indices(pipeline: Pipeline, sinks: Mapping[str, SearchSink]) -> Answer:
         except ConfigError:
             continue  # the check «views» says so
         try:
-            refused = refusals({**config, **PATIENCE})
+            refused, others = refusals({**config, **PATIENCE}), of_others({**config, **PATIENCE})
         except HeadwaterError as error:
             return Answer(INDICES, skipped=error.what)
         for view, why in refused.items():
             what = f"sink {name}, view {view}: the index would be refused: {why}"
             at = pipeline.locate(("sinks", name, "mapping" if sink.mapping else "settings"))
             fix = f"correct `mapping:` or `settings:` of the sink ({at}), or the view"
+            found.append(Finding(Level.ERROR, f"sink {name}", what, fix))
+        for view, (index, theirs) in others.items():
+            what = f"sink {name}, view {view}: index {index} is that of pipeline {theirs}, and two can't have one name"
+            fix = "rename the view; or write it to a sink of its own, with another `index:`"
             found.append(Finding(Level.ERROR, f"sink {name}", what, fix))
     return Answer(INDICES, tuple(found))
 

@@ -122,7 +122,9 @@ class Indices:
             raise SinkRefused(
                 f"{self._settings.who}: index {name} exists, but was made by {theirs or 'someone else'}, "
                 f"not for view {target.view!r}",
-                fix="choose another `index:` for this sink, or delete that index",
+                # With several views a sink has no `index:`; and what another pipeline made is not to be deleted.
+                fix="rename the view, or write it to a sink of its own with another `index:`; delete it only if "
+                "nobody keeps it any more",
             )
 
     def _update_mapping(self, target: Target, name: str, wanted: dict[str, Any]) -> None:
@@ -188,9 +190,15 @@ class Indices:
             return max(generations.seen(self._client, target).values(), default=0) or None
 
     def there(self, target: Target) -> bool:
-        """Whether both of a generation's indices exist."""
+        """Whether both of a generation's indices exist. Those that another pipeline made do not count:
+        where their readers look is no news of ours."""
         with translated(self._settings.who, "look-up of the index"):
-            return all(self._client.indices.exists(index=name) for name in (target.concrete, target.fences))
+            return all(self._is_there(target, name) for name in (target.concrete, target.fences))
+
+    def _is_there(self, target: Target, name: str) -> bool:
+        if not self._client.indices.exists(index=name):
+            return False
+        return not is_of_other(self._owner(target), made_by(self._client, name))
 
     def size(self, target: Target) -> int:
         """Bytes of a generation's documents, replicas included; 0 if they are not there."""

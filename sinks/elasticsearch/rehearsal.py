@@ -1,4 +1,5 @@
-"""Asks a search server whether it would make a sink's indices as they are defined; none is made.
+"""Asks a search server whether it would make a sink's indices as they are defined, and whose those are that it has;
+none is made.
 
 A template is *simulated* (``POST _index_template/_simulate``, Elasticsearch 7.9 and OpenSearch alike): the server puts
 mapping and settings together, analysers too, and refuses what it would refuse of an index.
@@ -6,13 +7,16 @@ mapping and settings together, analysers too, and refuses what it would refuse o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from elasticsearch import ApiError
 
+from cdc.errors import SinkRefused
 from sinks.elasticsearch import mapping
 from sinks.elasticsearch.client import connect, is_passing, reason_of, translated
+from sinks.elasticsearch.owners import PIPELINE, is_of_other, owner, told
 from sinks.elasticsearch.settings import read_settings
 
 # A name that no index has, and a priority that no template has: else those that there are would come in between.
@@ -49,6 +53,36 @@ def refusals(config: Mapping[str, Any]) -> dict[str, str]:
                         found[view] = _innermost(error)
     finally:
         client.close()
+    return found
+
+
+def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Views whose name an index of another pipeline has: view -> (that index, that pipeline). Any generation counts:
+    they share the alias that readers use. Empty where it can't be asked.
+
+    Args:
+        config: plain data, as ``sinks.configure.sink_config`` makes it.
+
+    Raises:
+        ConfigError: a setting is wrong (terminal).
+        SinkUnavailable: the server does not answer (transient).
+    """
+    settings = read_settings(config)
+    client, there = connect(settings), {}
+    try:
+        with translated(settings.who, "look-up of the indices' owners"):
+            # One question for all: of hundreds of views the names would not fit into an address.
+            there = client.indices.get_mapping(index="*", filter_path="*.mappings._meta.headwater").body
+    except SinkRefused:
+        pass  # such a right is not needed for making an index
+    finally:
+        client.close()
+    found: dict[str, tuple[str, str]] = {}
+    by_name = {target.index: view for view, target in settings.targets.items()}
+    for index, said in sorted(there.items()):
+        theirs, name = told(said["mappings"]), re.fullmatch(r"(.+)_g\d+", index)
+        if name and name[1] in by_name and is_of_other(owner(settings), theirs):
+            found.setdefault(by_name[name[1]], (index, theirs[PIPELINE]))
     return found
 
 

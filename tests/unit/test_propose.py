@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -15,6 +16,7 @@ from cdc.resolve.views import resolve_view
 from connectors.survey import LeftOut, Role, Survey, _schemas
 from connectors.tables.facts import TableFacts
 from connectors.tables.foreign_keys import ForeignKey, Sizes
+from console.cli.init import _tell
 from operations.propose import names
 from operations.propose.address import read_address
 from operations.propose.proposal import Looked, draft, warehouse_tables
@@ -248,6 +250,14 @@ def test_a_document_has_no_more_fields_than_an_index_takes() -> None:
     assert any(one.name.startswith("b (b)") and "400 fields" in one.why for one in found.left_out)
 
 
+def test_joins_that_an_index_has_no_room_for_are_told_once_for_a_view() -> None:
+    wide = [f"c{n}" for n in range(250)]
+    many = tables(table("a", "id", *wide), *(table(f"b{n}", "id", "a_id", *wide) for n in range(100)))
+    found = propose_views(many, [points(f"b{n}", "a_id", "a", "id") for n in range(100)], NOBODY_KNOWS, joins=True)
+    told = [one.name for one in found.left_out if one.name.endswith(" of public.a")]
+    assert len(told) == 1 and all(f"(b{n})" in told[0] for n in range(1, 100))
+
+
 def test_names_of_views_and_fields_are_free() -> None:
     two = tables(
         table("item", "id"), table("items", "id", "order", "orders", "order_id"), table("orders", "id", "a", "b")
@@ -340,6 +350,21 @@ def test_what_was_left_out_is_told_and_what_is_only_good_to_know_apart_from_it()
     # Into a warehouse no document is made of it; why its table is not there is said.
     bare = draft(looked(), name="x", sinks=("iceberg",))
     assert [one.name for one in bare.left_out] == ["public.users"]
+
+
+@pytest.mark.parametrize(("many", "file", "screen"), [(20, "", ""), (60, "", "file"), (61, "1 more", "--json")])
+def test_it_is_said_where_all_that_is_left_out_stands(
+    many: int, file: str, screen: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left_out = tuple(LeftOut(f"public.t{n}", "it has no primary key") for n in range(many))
+    made = replace(draft(looked(), name=None, sinks=("redis",)), left_out=left_out)
+    _tell(made, Path("p.yaml"))
+    said, text = capsys.readouterr().err, written(made)
+    assert ("more, which the file names" in said, "more, which --json names" in said) == (
+        screen == "file",
+        screen == "--json",
+    )
+    assert (f"and {file}: " in text) if file else ("more: " not in text)
 
 
 def test_what_looks_like_a_variable_is_none() -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc.pipeline.document import MAX_EXPANDED, MAX_NODES
 from connectors.survey import LeftOut
-
-if TYPE_CHECKING:
-    from operations.propose.hidden import Pick
-    from operations.propose.views import Join, Proposed
+from operations.propose.hidden import Pick
+from operations.propose.proposed import Join, Proposed
 
 # A list of no fewer columns that comes twice is written once, and named: see ``writing``.
 SHARED = 4

@@ -13,9 +13,9 @@ from connectors.survey import LeftOut, Survey
 from operations.propose import names
 from operations.propose.budget import SHARED
 from operations.propose.hidden import Pick
+from operations.propose.proposed import Join, Proposal, Proposed
 from operations.propose.roles import Roles
 from operations.propose.telling import told
-from operations.propose.views import Join, Proposal, Proposed
 
 WIDTH = 110
 # Variables of `headwater ps --env`, with the local stack's addresses where they are not set.

@@ -19,9 +19,9 @@ from connectors.promotion import follow
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
+from operations.kept_keys import kept_keys
 from operations.run.owner import owner_refused
 from operations.run.wal_watch import WalWatch, with_reason
-from operations.schema.kept_keys import kept_keys
 from operations.state_folder import state_dir
 from operations.wal import forget_wal
 from spark.disk.files import write_atomic

@@ -25,6 +25,7 @@ from operations.last_verified import last_verified, note_verified, verified_gene
 from operations.state_folder import register_of
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
+from operations.verify.work_folder import LOCK
 from tests.support.watched import NOWHERE, World, documented, world
 from truth.placing import SEVERAL
 
@@ -155,6 +156,7 @@ def test_why_a_key_was_not_repaired_quotes_the_row_only_with_values(
     columns = {"4": [f"last {SEVERAL.format(2, 'public.t')}"]}
     monkeypatch.setattr("operations.verify.verifier.differing_columns", lambda *_, **__: columns)
     view = View.identity(Table("public", "t", (Column("a", "int4", "int4"),), ("a",)))
+    (tmp_path / LOCK).touch()
     made = _Compared(Asked(repair=True, values=values), whys)._view(view, [SimpleNamespace(sink="s")], tmp_path)  # type: ignore[list-item]
     told = {one["key"]: one["why"] for one in made["s"].not_repaired}
     assert told["3"] == whys["3"] and told["4"] == f"{columns['4'][0]}: keep one of them"

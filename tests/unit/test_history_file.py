@@ -309,6 +309,7 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     def bind(namespace: str) -> None:
         made: Any = SimpleNamespace(sinks={"w": SimpleNamespace(namespace=namespace)}, topic=lambda table: table)
+        made.name, made.engine = "shop", SimpleNamespace(state_dir=tmp_path / "state")
         run_history._bind(made, place, "w", tmp_path, tables)
 
     bind("one")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -16,12 +15,12 @@ from cdc.resolve.views import resolve_view
 from connectors.survey import LeftOut, Role, Survey, _schemas
 from connectors.tables.facts import TableFacts
 from connectors.tables.foreign_keys import ForeignKey, Sizes
-from console.cli.init import _tell
 from operations.propose import names
 from operations.propose.address import read_address
 from operations.propose.proposal import Looked, draft, warehouse_tables
+from operations.propose.proposed import Proposal, Proposed
 from operations.propose.roles import Acting, Roles, propose_roles, who_sets_up
-from operations.propose.views import Proposal, Proposed, newest_first, propose_views
+from operations.propose.views import newest_first, propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, written
 
 
@@ -350,21 +349,6 @@ def test_what_was_left_out_is_told_and_what_is_only_good_to_know_apart_from_it()
     # Into a warehouse no document is made of it; why its table is not there is said.
     bare = draft(looked(), name="x", sinks=("iceberg",))
     assert [one.name for one in bare.left_out] == ["public.users"]
-
-
-@pytest.mark.parametrize(("many", "file", "screen"), [(20, "", ""), (60, "", "file"), (61, "1 more", "--json")])
-def test_it_is_said_where_all_that_is_left_out_stands(
-    many: int, file: str, screen: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    left_out = tuple(LeftOut(f"public.t{n}", "it has no primary key") for n in range(many))
-    made = replace(draft(looked(), name=None, sinks=("redis",)), left_out=left_out)
-    _tell(made, Path("p.yaml"))
-    said, text = capsys.readouterr().err, written(made)
-    assert ("more, which the file names" in said, "more, which --json names" in said) == (
-        screen == "file",
-        screen == "--json",
-    )
-    assert (f"and {file}: " in text) if file else ("more: " not in text)
 
 
 def test_what_looks_like_a_variable_is_none() -> None:

@@ -96,10 +96,8 @@ def test_a_search_sink_without_an_index_prefix_is_what_it_was_before_there_was_o
     assert pipeline.spec_hash("search") == "ee93afa43cfadeb6"
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "de95f2dc88e68b82"
     empty = load(Path("/state"), ("bulk_count: 77", 'index_prefix: ""'))
-    assert (empty.spec_hash("search"), json.dumps(definition_of(empty, "search", ()))) == (
-        pipeline.spec_hash("search"),
-        text,
-    )
+    assert empty.spec_hash("search") == pipeline.spec_hash("search")
+    assert json.dumps(definition_of(empty, "search", ())) == text
 
 
 @pytest.mark.parametrize(("before", "after"), [("", "shop-"), ("shop-", ""), ("shop-", "other-")])

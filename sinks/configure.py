@@ -73,7 +73,7 @@ def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence
 
 def _plain_target(sink: Any, view: str, generation: int) -> dict[str, object]:
     if isinstance(sink, SearchSink):
-        return {"index": sink.index or view.lower(), "generation": generation, "properties": {}}
+        return {"index": sink.index_of(view), "generation": generation, "properties": {}}
     return {"generation": generation, "key": []} if isinstance(sink, IcebergSink) else {"generation": generation}
 
 
@@ -122,8 +122,7 @@ def _search(
     targets: dict[str, dict[str, Any]] = {}
     for view in views:
         properties = merged(view.elasticsearch_mapping(computed.get(view.name, {})), plain(sink.mapping))
-        # Elasticsearch allows lower case only; a view may have been named otherwise.
-        index = sink.index or view.name.lower()
+        index = sink.index_of(view.name)
         targets[view.name] = {"index": index, "generation": generation, "properties": properties}
         if sink.routing is not None:
             targets[view.name]["routing"] = {

@@ -200,6 +200,9 @@ def _search(name: str, sink: SearchSink, path: Path) -> Iterator[Wrong]:
             f"sinks.{name}.index names one index, but the sink may keep several views or tables",
             "leave index out: each index is named as its view; or give this sink one view",
         )
+    if sink.index and sink.index_prefix:
+        what = f"sinks.{name}: index and index_prefix exclude each other: index is the whole name"
+        yield Wrong((*path, "index_prefix"), what, "keep one of them")
 
 
 def _redis(where: str, part: RedisSink | RowStore, path: Path) -> Iterator[Wrong]:
@@ -230,7 +233,8 @@ def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
         for target in dict.fromkeys(_targets_of(pipeline, sink)):
             owner = owners.setdefault(target, name)
             if owner != name:
-                key = "index" if isinstance(sink, SearchSink) and sink.index else "type"
+                named = [key for key in ("index", "index_prefix") if getattr(sink, key, None)]
+                key = named[0] if named else "type"
                 yield Wrong(
                     ("sinks", name, key),
                     f"sinks.{name} writes to the same target as sinks.{owner}: {target[0]} {shown(target[-1])}",
@@ -278,7 +282,7 @@ def _database(url: str) -> str:
 
 def _apart(sink: SinkPart) -> str:
     if isinstance(sink, SearchSink):
-        return "give one of them another index"
+        return "give one of them another index or index_prefix"
     return (
         "give one of them another key_prefix" if isinstance(sink, RedisSink) else "give one of them another namespace"
     )
@@ -287,7 +291,7 @@ def _apart(sink: SinkPart) -> str:
 def _targets_of(pipeline: Pipeline, sink: SinkPart) -> Iterator[tuple[str, ...]]:
     for name in _names_of(pipeline, sink):
         if isinstance(sink, SearchSink):
-            yield "index", _server(sink.url), sink.index or name.lower()
+            yield "index", _server(sink.url), sink.index_of(name)
         elif isinstance(sink, RedisSink):
             yield "keys", _database(sink.url), f"{sink.key_prefix}{name}:"
         elif isinstance(sink, IcebergSink):

@@ -47,6 +47,8 @@ HTTP = rf"^https?://(\S*@)?{_HOST}({_PORT})?(/\S*)?$"
 # A database that is no number would silently be database 0.
 REDIS = rf"^(rediss?://(\S*@)?{_HOST}({_PORT})?(/[0-9]{{0,4}})?(\?\S*)?|unix://\S+)$"
 INDEX = r"^[a-z0-9][a-z0-9._-]{0,199}$"
+# With a table's name (63) behind it and a generation's longest suffix it is below the server's 255 bytes.
+INDEX_PREFIX = r"^([a-z0-9][a-z0-9._-]{0,99})?$"
 # No braces: in Redis Cluster they choose the slot, and a value must share one with its version.
 PREFIX = r"^[\x21-\x7a\x7c\x7e]{0,100}$"
 # A function of a module of the user's.
@@ -69,6 +71,7 @@ PATTERNS = {
     HTTP: "http://host:port or https://host:port",
     REDIS: "redis://host:port/db, rediss://host:port/db or unix://path",
     INDEX: "1 to 200 lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    INDEX_PREFIX: "at most 100 lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     PREFIX: "at most 100 printable characters without spaces and braces",
     SIGNER: "module:function, like our_aws:signer",
     NAMESPACE: "1 to 63 letters, digits and _, not beginning with a digit",

@@ -353,7 +353,7 @@ class Pipeline(Part):
 
 
 # Keys that say nothing when they are empty: a file says what it said before there were any, and no sink is rebuilt.
-_LATER = frozenset((*JOINS, "routing", "events", *STATEFUL))
+_LATER = frozenset((*JOINS, "routing", "index_prefix", "events", *STATEFUL))
 
 
 def content_names(part: Part) -> set[str]:

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from cdc.pipeline.fields import (
     HTTP,
     INDEX,
+    INDEX_PREFIX,
     SIGNER,
     FieldMapping,
     JsonObject,
@@ -44,6 +45,15 @@ class SearchSink(SinkPart):
         shown_default="the view's name",
         example="customers",
         pattern=INDEX,
+    )
+    index_prefix: str = entry(
+        "",
+        "What the name of each view's index begins with, so that pipelines can share a server. Not with `index`.",
+        shown_default='""',
+        example="shop-",
+        alternative=True,
+        content=True,
+        pattern=INDEX_PREFIX,
     )
     routing: Text | None = entry(
         None,
@@ -82,6 +92,15 @@ class SearchSink(SinkPart):
     )
     give_up_seconds: Number = entry(30.0, GIVE_UP, unit="seconds", gt=0, le=86_400)
     fence_seconds: Whole = entry(604_800, FENCE, unit="seconds", ge=1, le=10 * 365 * 86400)
+
+    def index_of(self, view: str) -> str:
+        """The alias under which a view's documents are found.
+
+        Args:
+            view: its name, or that of a table that is kept whole.
+        """
+        # Elasticsearch allows lower case only; a table may have been named otherwise.
+        return self.index or f"{self.index_prefix}{view.lower()}"
 
 
 class ElasticsearchSink(SearchSink):

@@ -306,7 +306,7 @@ class _Shown:
 
 
 # What says where readers of a sink look.
-_PLACE = ("url", "index", "key_prefix", "catalog_uri", "namespace")
+_PLACE = ("url", "index", "index_prefix", "key_prefix", "catalog_uri", "namespace")
 
 
 def _promoted(pipeline: Pipeline, sink: str, number: int, old: int | None, views: list[str]) -> dict[str, Any]:

@@ -279,10 +279,11 @@ def _sinks(draft: Draft) -> Iterator[str]:
         if kind in SEARCH:
             # Who wants both has both under names of their own.
             name = "search" if kind == next(one for one in draft.sinks if one in SEARCH) else kind
-            yield _remarked(f"  {name}:", "an index for each view")
+            yield _remarked(f"  {name}:", f"an index for each view, {draft.name}-<view>")
             yield f"    type: {kind}"
             yield f"    url: {SEARCH[kind]}"
             yield f"    views: {views}"
+            yield f'    index_prefix: "{draft.name}-"'
         elif kind == "redis":
             yield _remarked("  cache:", f"a JSON text for each document, under {draft.name}:<view>:<key>")
             yield "    type: redis"

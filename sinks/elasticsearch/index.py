@@ -82,7 +82,7 @@ class Indices:
                 f"{self._settings.who}: {target.index!r} is an index, but this sink needs that name for an alias",
                 means=f"the documents live in {target.concrete!r}; readers use the alias, so that a rebuilt index can "
                 "take over without them noticing",
-                fix=f"choose another `index:` for this sink, or remove or rename the index {target.index!r}",
+                fix=f"choose another `index:` or `index_prefix:`, or remove or rename the index {target.index!r}",
             )
 
     def _ensure(
@@ -122,9 +122,9 @@ class Indices:
             raise SinkRefused(
                 f"{self._settings.who}: index {name} exists, but was made by {theirs or 'someone else'}, "
                 f"not for view {target.view!r}",
-                # With several views a sink has no `index:`; and what another pipeline made is not to be deleted.
-                fix="rename the view, or write it to a sink of its own with another `index:`; delete it only if "
-                "nobody keeps it any more",
+                # What another pipeline made is not to be deleted.
+                fix="give this sink another `index_prefix:` (or `index:`), or rename the view; delete that index only "
+                "if nobody keeps it any more",
             )
 
     def _update_mapping(self, target: Target, name: str, wanted: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ class Indices:
                     f"{self._settings.who}: readers of {target.index} see {index}, which pipeline"
                     f" {theirs[PIPELINE]!r} has made",
                     means="they see what they saw before; nothing was changed",
-                    fix="choose another `index:` for this sink; or `headwater drop` the other pipeline first",
+                    fix="choose another `index:` or `index_prefix:`; or `headwater drop` the other pipeline first",
                 )
 
     def living(self, target: Target) -> int | None:

@@ -109,7 +109,7 @@ class Percolator:
         if not is_owner(self._owner, told(found["mappings"])):
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is none of this sink's",
-                fix="choose another `index:` for this sink, or delete that index",
+                fix="give this sink another `index:` or `index_prefix:`, or delete that index",
             )
         there = found["mappings"].get("properties", {})
         if any(there.get(name) != how for name, how in wanted.items()):

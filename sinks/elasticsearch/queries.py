@@ -232,7 +232,7 @@ class QueryStore:
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is not that of the standing queries of view "
                 f"{self._target.view!r}",
-                fix="choose another `index:` for this sink, or delete that index",
+                fix="give this sink another `index:` or `index_prefix:`, or delete that index",
             )
 
     def _raced(self, name: str) -> SinkUnavailable:

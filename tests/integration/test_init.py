@@ -129,7 +129,7 @@ def test_documents_are_those_that_a_person_would_have_asked_for(begun: Begun) ->
     assert order["customer"]["name"] == "customer 4" and "password_hash" not in order["customer"]
     assert {tag["word"] for tag in product["tags"]} == {"tag 3"}
     with Elasticsearch(begun.stack.endpoints.elasticsearch_url) as search:
-        customer = search.get(index=f"{p}_customer", id="10")["_source"]
+        customer = search.get(index=f"{p}-{p}_customer", id="10")["_source"]
     assert "password_hash" not in customer and customer["country"]["name"] == "France"
 
 

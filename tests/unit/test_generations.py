@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -14,6 +15,7 @@ from cdc.errors import Behind, Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
 from operations.generations import promote
+from sinks.configure import plain_config
 from spark.disk.lease import Lease
 from spark.disk.made_of import as_defined, define, outdated
 from spark.disk.register import Register
@@ -85,6 +87,47 @@ def test_a_setting_that_a_definition_does_not_know_is_not_the_files(tmp_path: Pa
     assert defined_as(now, "search", definition).sinks["search"].routing is None  # type: ignore[union-attr]
     assert changes(definition, definition_of(now, "search", ())) == ["sink.routing added"]
     assert before.spec_hash("search") != now.spec_hash("search")
+
+
+def test_a_search_sink_without_an_index_prefix_is_what_it_was_before_there_was_one(tmp_path: Path) -> None:
+    """The values are those of the version before: else every sink would be outdated after the upgrade."""
+    pipeline = load(Path("/state"))
+    text = json.dumps(definition_of(pipeline, "search", ()))
+    assert pipeline.spec_hash("search") == "ee93afa43cfadeb6"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "de95f2dc88e68b82"
+    empty = load(Path("/state"), ("bulk_count: 77", 'index_prefix: ""'))
+    assert empty.spec_hash("search") == pipeline.spec_hash("search")
+    assert json.dumps(definition_of(empty, "search", ())) == text
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "shop-"), ("shop-", ""), ("shop-", "other-")])
+def test_an_index_prefix_is_the_next_generations(tmp_path: Path, before: str, after: str) -> None:
+    """What has been written is where it was: a generation is looked for and dropped under its own name."""
+    first, later = (load(tmp_path, ("bulk_count: 77", f'index_prefix: "{one}"')) for one in (before, after))
+    register = Register(tmp_path, "shop", "search")
+    define(register.generation(), first, ["public.orders"])
+    assert outdated(first, register.generation()) == []
+    assert outdated(later, register.generation()) != []
+    living = as_defined(later, register.generation())
+    assert plain_config(living, "search", 1, ["card"])["targets"]["card"]["index"] == f"{before}card"
+    assert plain_config(later, "search", 2, ["card"])["targets"]["card"]["index"] == f"{after}card"
+
+
+@pytest.mark.parametrize(("after", "kept"), [("", {"card"}), ("shop-", set())])
+def test_readers_under_another_index_prefix_are_not_those_of_the_living_generation(
+    tmp_path: Path, after: str, kept: set[str]
+) -> None:
+    register = Register(tmp_path, "shop", "search")
+    define(register.generation(), load(tmp_path), ["public.orders"])
+    register.generation().note_views(["card"])
+    later = load(tmp_path, ("bulk_count: 77", f'index_prefix: "{after}"'))
+    assert promote._Shown(later, "search", later.sinks["search"], 1, None).kept == kept
+
+
+def test_a_generation_under_an_index_goes_on_there_when_the_file_has_a_prefix(tmp_path: Path) -> None:
+    definition = definition_of(load(tmp_path, ("bulk_count: 77", "index: cards")), "search", ())
+    now = load(tmp_path, ("bulk_count: 77", "index_prefix: shop-"))
+    assert defined_as(now, "search", definition).sinks["search"].index_of("card") == "cards"  # type: ignore[union-attr]
 
 
 def test_changes_are_said_in_words(tmp_path: Path) -> None:

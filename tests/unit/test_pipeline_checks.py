@@ -40,6 +40,12 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{ES}, view: custmer}}", "p.yaml:10:56: sinks.a: there is no view 'custmer'\n  what to do: did you mean 'customer'?"),
         (f"  a: {{{ES}, views: [order, order]}}", "sinks.a.views: 'order' is here a second time"),
         (f"  a: {{{ES}, views: [order, customer], index: x}}", "sinks.a.index names one index"),
+        (f"  a: {{{ES}, view: order, index: x, index_prefix: y}}", "sinks.a: index and index_prefix exclude each other"),
+        (f"  a: {{{ES}, view: order, index_prefix: Shop-}}", "sinks.a.index_prefix: expected at most 100 lower-case letters"),
+        (f"  a: {{{ES}, view: order, index_prefix: -shop}}", "sinks.a.index_prefix: expected at most 100 lower-case letters"),
+        (f"  a: {{{ES}, view: order, index_prefix: {'x' * 101}}}", "sinks.a.index_prefix: expected at most 100 lower-case letters"),
+        (f"  a: {{{ES}, view: order, index_prefix: x-}}\n  b: {{{ES}, view: customer, index: x-order}}", "same target as sinks.a: index 'x-order'"),
+        (f"  a: {{{ES}, view: order, index_prefix: x-}}\n  b: {{{ES}, view: order, index_prefix: x-}}", "p.yaml:11:77: sinks.b writes to the same target as sinks.a: index 'x-order'\n  what to do: give one of them another index or index_prefix"),
         (f"  a: {{{ES}, tables: [custmers]}}", "'custmers' is not in source.tables\n  what to do: did you mean 'customers'"),
         (f"  a: {{{ES}, tables: [orders]}}", "'orders' may be public.orders or other.orders\n  what to do: write schema.table"),
         (f"  a: {{{ES}, tables: [customers, customers]}}", "'customers' is here a second time"),
@@ -81,6 +87,7 @@ def test_targets_on_different_servers_or_of_different_kinds_are_apart() -> None:
         HEAD + f"  a: {{{ES}, view: order}}\n  b: {{type: elasticsearch, url: 'http://other:9200', view: order}}\n"
         f"  c: {{{REDIS}, view: order}}\n  d: {{{REDIS}, view: order, key_prefix: d}}\n  e: {{{LAKE}, view: order}}\n"
         # As a prefix of text only; on another database; what is no generation's number.
+        f"  l: {{{ES}, view: order, index_prefix: shop-}}\n  m: {{{ES}, view: order, index_prefix: other-}}\n"
         f"  f: {{{REDIS}, view: customer, key_prefix: order_}}\n  g: {{{REDIS}, view: customer, key_prefix: 'order@eu:'}}\n"
         "  i: {type: redis, url: 'redis://h/1', view: customer, key_prefix: 'order:'}\n"
         "  j: {type: redis, url: 'unix:///s/a', view: customer, key_prefix: 'order:'}\n"

@@ -15,7 +15,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError, PipelineFileError
-from cdc.pipeline import Pipeline, SearchSink
+from cdc.pipeline import IcebergSink, Pipeline, RedisSink, SearchSink
 from cdc.pipeline.document import SyntaxProblem, parse
 from cdc.pipeline.loading import loads
 from cdc.resolve.views import resolve_views
@@ -315,3 +315,19 @@ def test_our_own_schema_is_left_out_by_its_name(monkeypatch: pytest.MonkeyPatch)
 def test_a_name_is_free_among_many_without_looking_at_each() -> None:
     taken = names.Taken(["A", "b"])
     assert (taken.take("a", "c"), taken.take("C"), taken.take("x")) == ("c", "C_2", "x")
+
+
+def test_each_sink_of_a_file_keeps_its_documents_under_the_pipelines_name() -> None:
+    """Two databases have a table of one name, and their pipelines share the servers."""
+    kinds = ("elasticsearch", "opensearch", "redis", "iceberg")
+    sinks = []
+    for name in ("blog", "shop"):
+        made = draft(looked(tables=SHOP, foreign_keys=()), name=name, sinks=kinds)
+        sinks.append(checked(made).sinks)
+        assert f"an index for each view, {name}-<view>" in written(made)
+    search, server, cache, warehouse = sinks[1].values()
+    assert isinstance(search, SearchSink) and isinstance(server, SearchSink)
+    assert (search.index_of("order"), server.index_of("order")) == ("shop-order", "shop-order")
+    assert isinstance(cache, RedisSink) and cache.key_prefix == "shop:"
+    assert isinstance(warehouse, IcebergSink) and warehouse.namespace == "shop"
+    assert [one["search"].index_of("order") for one in sinks] == ["blog-order", "shop-order"]  # type: ignore[union-attr]

@@ -20,10 +20,13 @@ from cdc.errors import ConfigError, DecodeError, SinkUnavailable
 from cdc.letters import deadletter as deadletters
 from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import ElasticsearchSink, RedisSink
+from cdc.pipeline.sinks import SINKS
 from cdc.view import View
-from sinks.configure import check_mapping, merged, sink_config
+from sinks.configure import check_mapping, merged, plain_config, sink_config
 from sinks.contract import MAX_VERSION, UNVERSIONED, Item, size_fault, version_fault
+from sinks.elasticsearch.settings import INDEX_NAME, Target, read_settings
 from sinks.factory import open_sink
+from sinks.fields import MAX_TOKEN
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg import storage
 from sinks.retry import CAP_SECONDS, Patience
@@ -188,6 +191,31 @@ def test_a_sinks_settings_as_plain_data() -> None:
     assert target["properties"]["from"] == {"type": "keyword"}
     assert target["properties"]["late"] == {"type": "boolean"}
     open_sink(config).close()
+
+
+@pytest.mark.parametrize("kind", ["elasticsearch", "opensearch"])
+def test_an_index_prefix_stands_before_all_that_a_search_sink_names(kind: str) -> None:
+    """With a mapping and without, so that what drops, promotes and looks finds what was written."""
+    said = {"type": kind, "url": "http://h:9200", "tables": "all", "index_prefix": "shop-"}
+    sink = SINKS[kind].model_validate(said)
+    whole = read_settings(sink_config("search", sink, [VIEW], {}, 2, 7)).targets["flight"]
+    assert (whole.index, whole.concrete, whole.writer) == ("shop-flight", "shop-flight_g2", "shop-flight_g2_w7")
+    assert (whole.fences, whole.fence_writer) == ("shop-flight_g2_fences", "shop-flight_g2_fences_w7")
+    assert (whole.queries, whole.percolator) == ("shop-flight_queries", "shop-flight_g2_percolator")
+    pipeline: Any = SimpleNamespace(name="shop", sinks={"search": sink})
+    bare = read_settings(plain_config(pipeline, "search", 2, ["flight", "_Planes"])).targets
+    assert (bare["flight"].concrete, bare["_Planes"].index) == (whole.concrete, "shop-_planes")
+
+
+def test_the_longest_index_prefix_leaves_room_for_every_suffix() -> None:
+    """The server's limit is 255 bytes."""
+    sink = elasticsearch(view=None, tables="all", index_prefix="p" * 100)
+    name = sink.index_of("t" * 63)
+    target = Target("t", name, 10**6, {}, MAX_TOKEN)
+    assert INDEX_NAME.fullmatch(name)
+    assert max(len(one) for one in (target.fence_writer, target.percolator, target.queries)) <= 255
+    with pytest.raises(ValueError, match="index_prefix"):
+        elasticsearch(index_prefix="p" * 101)
 
 
 def test_redis_settings_as_plain_data() -> None:

@@ -31,8 +31,9 @@ from operations.kept_shapes import (
     write_evolution,
 )
 from operations.schema import said
-from operations.schema.act import Acted, act, in_words, owed_to, still_to_do
+from operations.schema.act import Acted, act, in_words, owed_to
 from operations.schema.mapped import read_mapped
+from operations.schema.stopped import is_former, still_to_do
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
 from spark.disk.made_of import define
@@ -166,6 +167,47 @@ def test_a_view_that_loses_its_column_stops_alone_and_names_the_file(tmp_path: P
     assert "view customer can't follow a change of table public.customers" in reason
     assert "shop.yaml" in reason
     assert "`headwater rebuild shop.yaml search --auto`" in reason
+
+
+def test_a_view_that_can_be_made_again_asks_for_nothing_any_more(tmp_path: Path) -> None:
+    """After `DROP n`, `RENAME n_new TO n` status went on to ask for a corrected view, also of the generation before."""
+    pipeline = make(tmp_path)
+    generation = register_of(pipeline, "search").generation(1)
+    number = Column("name_new", "integer", "int4", ordinal=3)
+    steps = [(ID, NAME, number), (ID, number), (ID, replace(number, name="name"))]
+    shapes = [
+        CUSTOMERS,
+        *(replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=c), since=n) for n, c in enumerate(steps, 1)),
+    ]
+    known, reasons, out = Evolution(acted=BEFORE), list[str](), None
+    for until in range(2, 5):
+        now = {**BEFORE, "public.customers": shapes[until - 1]}
+        told = Shapes({"public.customers": tuple(shapes[:until]), "public.orders": (ORDERS,)}).told_to(
+            Catalogue({name: shape.table for name, shape in now.items()})
+        )
+        out = act(pipeline, "search", told, now, known)
+        known = out.evolution
+        if until == 3:  # an earlier change's generation may be under way when this one is refused
+            under_way = Todo(("x",), 1.0, rebuild=True)
+            known = known.having("public.customers", under_way)
+            (reason,) = read_frozen(generation).refused.values()
+            assert still_to_do(reason, under_way, mended=True) == reason and "correct the view" in reason
+            known = known.having("public.customers", None)
+        reasons = list(read_frozen(generation).refused.values())
+    todo = known.todo["public.customers"]
+    assert out is not None and todo.rebuild and out.retake == {("search", 1)}
+    (reason,) = reasons
+    living = still_to_do(reason, todo, mended=False)
+    assert living.endswith("what to do: nothing; a new generation is built (`evolving` in status)")
+    assert "has no column" not in living
+    assert "headwater rebuild" in still_to_do(reason, None, mended=False)  # readers were taken back to it
+    former = still_to_do(reason, todo, mended=False, former=True)
+    assert "what to do" not in former and former.endswith("readers see a newer generation")
+    assert not is_former(pipeline, generation)
+    register_of(pipeline, "search").create("asked for")
+    register_of(pipeline, "search").move(2, "ready")
+    register_of(pipeline, "search").promote(2)
+    assert is_former(pipeline, generation)
 
 
 CARD = """views:

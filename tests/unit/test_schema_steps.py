@@ -260,3 +260,28 @@ def test_what_is_to_be_done_for_a_table_outlasts_a_look_that_does_not_find_it(tm
         assert evolving.evolutions["cache"].todo["public.orders"] == left and begun
     finally:
         evolving.close()
+
+
+def test_a_generation_that_nobody_reads_any_more_asks_for_nothing_and_is_no_error_at_a_stop(pipeline: Pipeline) -> None:
+    """It went on to say "correct the view", and `run` ended with it as an error."""
+    register = register_of(pipeline, "cache")
+    generation = register.generation(1)
+    generation.folder.mkdir(parents=True)
+    freeze(generation, Table("public", "orders", ()), "view order has no column n\n  what to do: correct the view")
+    calls = list[tuple[dict[str, str], list[str]]]()
+    build = SimpleNamespace(sink="cache", number=1, generation=generation, views=[])
+    engine: Any = SimpleNamespace(builds=[build], runner=SimpleNamespace())
+    engine.runner.halt = lambda reasons, folder, instead: calls.append((reasons, list(instead)))
+    evolving = Evolving(pipeline, Path("shop.yaml"))
+    try:
+        evolving._hold(engine)
+        (first,) = calls[-1][0].values()
+        assert first.endswith("correct the view") and evolving.former == set()
+        register.create("asked for")
+        register.promote(2)
+        evolving._hold(engine)
+        (second,) = calls[-1][0].values()
+        assert "view order has no column n" in second and "correct" not in second
+        assert calls[-1][1] == [first] and evolving.former == {generation.folder}
+    finally:
+        evolving.close()

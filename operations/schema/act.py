@@ -21,7 +21,7 @@ from operations.opened import going_on
 from operations.schema.after import after, resolved
 from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, mapped_after, other_key, together
 from operations.schema.mapped import Fields, note_mapped, read_mapped
-from operations.schema.stopped import freeze_as_decided
+from operations.schema.stopped import freeze_as_decided, views_named
 from operations.state_folder import register_of
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
@@ -283,12 +283,23 @@ def _table(
     )
     out.evolution = acted.having(table, todo)
     out.said.append(title)
-    for case in concerned:
-        refused = case.decision.verdict is Verdict.REFUSE
-        why = f" ({'; '.join(said)})" if (said := case.decision.why if refused else case.decision.asks) else ""
-        out.said.append(
-            f"  sink {case.sink}, generation {case.generation}, view {case.view}: {case.decision.verdict.words}{why}"
-        )
+    out.said += [_told(case, concerned) for case in concerned]
+
+
+def _told(case: Case, concerned: Sequence[Case]) -> str:
+    """What was decided for a view, as a line."""
+    of = (case.sink, case.generation)
+    stand = sorted(
+        one.view for one in concerned if (one.sink, one.generation) == of and one.decision.verdict is Verdict.REFUSE
+    )
+    verdict = case.decision.verdict
+    words, said = verdict.words, case.decision.why if verdict is Verdict.REFUSE else case.decision.asks
+    if stand and verdict is not Verdict.REFUSE:
+        words = f"stands with {views_named(stand)}"
+    elif verdict is Verdict.NEW_GENERATION and not case.living:  # it is built in place of the one that readers see
+        words = "stops" if case.decision.stops else "goes on with the table as it was"
+    why = f" ({'; '.join(said)})" if said else ""
+    return f"  sink {case.sink}, generation {case.generation}, view {case.view}: {words}{why}"
 
 
 def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ from operations.run.machines import with_master
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.decide import ALL_ROWS, combined
 from operations.schema.steps import Step, capture, read_again, show, steps_of
-from operations.schema.stopped import is_former, still_to_do
+from operations.schema.stopped import is_former, still_to_do, with_standing
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Start, Work
 from operations.state_folder import chosen_sinks, register_of
@@ -293,6 +293,7 @@ class Evolving:
             reasons |= {t: self._waits(t, one) for t, one in todo.items() if one.waits}
             if reasons:
                 reasons = by_topic(self.pipeline, reasons)
+                reasons = reasons if former else with_standing(build, reasons)
                 engine.runner.halt(reasons, folder, instead=held.get(folder, ()))
                 self._held[folder] = list(reasons.values())
 

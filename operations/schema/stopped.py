@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Table
 from cdc.pipeline import Pipeline
+from cdc.resolve.views import topics_of
 from cdc.wording import split, worded
 from operations.kept_shapes import Todo, freeze, read_frozen
 from operations.schema.decide import Verdict
@@ -14,6 +15,7 @@ from operations.state_folder import register_of
 from spark.disk.state import Generation
 
 if TYPE_CHECKING:
+    from operations.opened import Opened
     from operations.schema.act import Case
 
 # What helps flows that a table with another key has stopped, until that was done.
@@ -38,8 +40,7 @@ def freeze_as_decided(pipeline: Pipeline, was: Table, found: Sequence[tuple[Gene
     for generation, case in found:
         mine = [one for other, one in found if other.folder == generation.folder]
         named = sorted({one.view for one in mine if one.decision.stops} | {case.view})  # one text for the generation
-        views = f"view{'s' * (len(named) > 1)} {', '.join(named)}"
-        why = f"{views} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
+        why = f"{views_named(named)} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
         if case.decision.verdict is Verdict.REFUSE:
             fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
             freeze(generation, was, worded(why, fix=fix))
@@ -76,6 +77,33 @@ def still_to_do(why: str, todo: Todo | None, *, mended: bool, former: bool = Fal
     if mended and READ_ANEW in why:
         return worded(what, fix=f"nothing, its table was read again: {BUILT}")
     return why
+
+
+def with_standing(build: Opened, said: Mapping[str, str]) -> dict[str, str]:
+    """Why flows are stopped, with every view that stands with them: plain views of a sink share one flow, so there are
+    some of other tables among them. Pure.
+
+    Args:
+        build: the generation, opened.
+        said: topic -> why what reads it is stopped.
+    """
+    flows: dict[str, tuple[list[str], set[str]]] = {}
+    for view in build.views:
+        names, topics = flows.setdefault(build.flow_folder(view).name, ([], set()))
+        names.append(view.name)
+        topics.update(topics_of(build.pipeline, view))
+    found = {}
+    for topic, why in said.items():
+        names = sorted(name for views, topics in flows.values() if topic in topics for name in views)
+        first, *rest = why.splitlines()
+        stands = [f"what stands: {views_named(names)}"] if names else []
+        found[topic] = "\n".join(["; ".join([first, *stands]), *rest])
+    return found
+
+
+def views_named(names: Sequence[str]) -> str:
+    """Views in words. Pure."""
+    return f"view{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def is_former(pipeline: Pipeline, generation: Generation) -> bool:

@@ -237,6 +237,28 @@ def test_a_view_that_was_refused_stops_no_other_for_what_changes_after_it(tmp_pa
     assert set(read_frozen(generation).refused) == {"public.customers"}
 
 
+def test_what_stands_with_a_refused_view_is_not_told_to_be_read_again(tmp_path: Path) -> None:
+    head, rest = TEXT.split("views:\n")
+    every = "views:\n  all: {root: customers}\n" + rest.replace("[order, customer]", "[order, customer, all]")
+    pipeline = make(tmp_path, text=head + every)
+    less = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))
+    said = "\n".join(done(pipeline, {**BEFORE, "public.customers": less}).said)
+    assert "view customer: refuse (" in said and "view all: stands with view customer" in said
+    assert "read again" not in said
+
+
+def test_of_a_generation_that_nobody_reads_no_new_generation_is_told(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    register = register_of(pipeline, "search")
+    register.create("asked for")
+    register.promote(2)
+    define(register.generation(2), pipeline, [])
+    (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    said = done(pipeline, {**BEFORE, "public.orders": WIDER}).said
+    assert "  sink search, generation 1, view order: goes on with the table as it was" in said
+    assert "  sink search, generation 2, view order: new generation" in said
+
+
 def test_pause_waits_for_apply_and_then_does_the_same(tmp_path: Path) -> None:
     pipeline = make(tmp_path, "pause")
     out = done(pipeline, {**BEFORE, "public.orders": MORE})

@@ -18,6 +18,7 @@ from operations.kept_shapes import Evolution, Todo, freeze
 from operations.schema import work
 from operations.schema.evolving import Evolving
 from operations.schema.steps import Step, steps_of
+from operations.schema.stopped import with_standing
 from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
 from operations.state_folder import register_of
@@ -285,3 +286,14 @@ def test_a_generation_that_nobody_reads_any_more_asks_for_nothing_and_is_no_erro
         assert calls[-1][1] == [first] and evolving.former == {generation.folder}
     finally:
         evolving.close()
+
+
+def test_every_view_that_stands_is_named_also_of_another_table_in_the_same_flow(tmp_path: Path) -> None:
+    views = [SimpleNamespace(name=name, topics=(topic,), table=None) for name, topic in zip("abc", "tuv", strict=True)]
+    flows = {"a": "main", "b": "main", "c": "c"}
+    build: Any = SimpleNamespace(pipeline=None, views=views, flow_folder=lambda view: tmp_path / flows[view.name])
+    why = "view a can't follow\n  what to do: correct it"
+    assert with_standing(build, {"t": why}) == {
+        "t": "view a can't follow; what stands: views a, b\n  what to do: correct it"
+    }
+    assert with_standing(build, {"v": why})["v"].splitlines()[0].endswith("; what stands: view c")

@@ -17,7 +17,7 @@ from cdc.shapes import Shape
 from operations.kept_shapes import Evolution, Todo, freeze
 from operations.schema import work
 from operations.schema.evolving import Evolving
-from operations.schema.steps import Step, steps_of
+from operations.schema.steps import Step, rows_read, steps_of
 from operations.schema.stopped import with_standing
 from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
@@ -140,6 +140,16 @@ def test_what_fails_is_tried_again_more_and_more_seldom_and_others_meanwhile(
     assert pauses[:4] == [2, 4, 8, 16] and max(pauses) == LONGEST_PAUSE
     done.soon()
     assert list(done.due([step])) == [step]
+
+
+def test_what_a_step_says_has_its_title_once_and_names_the_file(now: list[float], pipeline: Pipeline) -> None:
+    child = Child("x\n  what to do: `headwater resnapshot FILE a` reads it")
+    child.lines = lambda: ["a: half of it", f"a: {rows_read(1)}", rows_read(2000)]  # type: ignore[method-assign]
+    done = Work(lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
+    done.begin(Step("read", tables=("a",)), print)
+    [(_, error)], said = done.look(pipeline)
+    assert said[:3] == ["a: half of it", "a: 1 row read again", "a: 2,000 rows read again"]
+    assert pipeline.file and f"`headwater resnapshot {pipeline.file} a`" in error and "FILE" not in said[3]
 
 
 def test_what_is_not_asked_for_any_more_is_forgotten(now: list[float], pipeline: Pipeline) -> None:

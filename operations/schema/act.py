@@ -199,6 +199,7 @@ def act(
     shapes: Mapping[str, Shape],
     evolution: Evolution,
     broken: Collection[str] = (),
+    beside: Collection[str] = (),
 ) -> Acted:
     """Decide, and write down what concerns single generations; the rest is in what is returned.
 
@@ -211,6 +212,7 @@ def act(
         shapes: the same as shapes.
         evolution: how far it has followed.
         broken: see ``changed_tables``.
+        beside: the other sinks of this process: what one of them reads, and this one does not, is left to that one.
     """
     come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
     evolution = noted(evolution, shapes)
@@ -224,8 +226,24 @@ def act(
     found = list(cases(pipeline, sink, catalogue, changed))
     for table, (known, now) in changed.items():
         mine = [(generation, case) for generation, case in found if case.table == table]
+        if not mine and _left_to(pipeline, sink, beside, catalogue, table):
+            out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
+            continue
         _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
     return out
+
+
+def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: Catalogue, table: str) -> bool:
+    """Whether a sink has nothing to do with a table that another one reads. Where none does, each goes on to have it
+    captured as it should be: it is, for whoever comes to read it. Pure."""
+
+    def reads(name: str, doubtful: bool) -> bool:
+        try:
+            return any(table in view_tables(view) for view in resolve_views(pipeline, catalogue, name))
+        except ConfigError:
+            return doubtful
+
+    return not reads(sink, True) and any(reads(name, False) for name in beside if name != sink)
 
 
 def _table(

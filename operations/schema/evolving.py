@@ -92,7 +92,7 @@ def _acted(
     """Bring each sink's state to the tables as they are, on disk as well; with what follows from it, by sink."""
     found = []
     for sink, before in known.items():
-        acted = act(pipeline, sink, catalogue, shapes, replace(before, allowed=allowed), broken)
+        acted = act(pipeline, sink, catalogue, shapes, replace(before, allowed=allowed), broken, known)
         if acted.evolution != before:
             write_evolution(pipeline, sink, acted.evolution)
         found.append((sink, acted))

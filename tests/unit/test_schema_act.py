@@ -439,6 +439,43 @@ def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:
     assert done(pipeline, now, out.evolution).evolution == out.evolution
 
 
+def test_a_partition_is_left_to_the_sinks_that_read_its_table_if_this_process_runs_one(tmp_path: Path) -> None:
+    """A warehouse that does not read the table was `evolving` for as long as its partition could not be captured."""
+    pipeline = make(tmp_path)
+    before = {**BEFORE, "public.customers": replace(CUSTOMERS, parts=((1, "p1", "7"),))}
+    now = {**BEFORE, "public.customers": replace(CUSTOMERS, parts=((1, "p1", "7"), (2, "p2", "7")))}
+    told = Catalogue({name: shape.table for name, shape in now.items()})
+
+    def todo(sink: str, *beside: str) -> Todo | None:
+        return act(pipeline, sink, told, now, Evolution(acted=before), (), beside).evolution.todo.get(
+            "public.customers"
+        )
+
+    assert todo("cache", "cache", "search") is None
+    alone, reader = todo("cache", "cache"), todo("search", "cache", "search")  # somebody has to have it captured
+    assert alone is not None and alone.capture and reader is not None and reader.capture
+    acted = act(pipeline, "cache", told, now, Evolution(acted=before), (), ["search"]).evolution.acted
+    assert acted["public.customers"] == now["public.customers"]
+
+
+def test_what_can_not_be_captured_says_what_to_do_and_is_not_told_to_be_read() -> None:
+    one = {
+        "table": "public.events",
+        "what": ["partition events_3 was added"],
+        "reading": True,
+        "capturing": True,
+        "rebuilding": [],
+        "waits": False,
+        "progress": None,
+        "error": "events_3 is unlogged\n  what it means: lost\n  what to do: ALTER TABLE events_3 SET LOGGED",
+    }
+    assert line(one) == (
+        "evolving: table public.events: partition events_3 was added: it is still to be captured as it is now;"
+        " last error: events_3 is unlogged (what to do: ALTER TABLE events_3 SET LOGGED)"
+    )
+    assert "rows of public.events are read again" in line({**one, "error": None})
+
+
 def test_a_view_that_names_a_column_by_its_former_name_follows_the_next_change_too(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     title = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID, replace(NAME, name="title"))), since=3)

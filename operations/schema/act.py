@@ -19,40 +19,15 @@ from cdc.used import used_columns
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
-from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, mapped_after, other_key, together
-from operations.schema.mapped import Fields, note_mapped, read_mapped
+from operations.schema.case import Case
+from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
+from operations.schema.mapped import note_mapped, read_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
 from operations.state_folder import register_of
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 
 NOTHING_SHOWN = "nothing that documents show"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One view of one generation, and what a changed table means for it.
-
-    Attributes:
-        sink: whose.
-        generation: which one.
-        living: it is the one that readers see.
-        view: the view's name.
-        table: the changed one.
-        decision: what the change means.
-        whole: what everything means that the generation has not followed so far: more than the last change, where it
-            goes on with the table as it was before others.
-        mapped: the fields that the view's index has afterwards, if the generation follows.
-    """
-
-    sink: str
-    generation: int
-    living: bool
-    view: str
-    table: str
-    decision: Decision
-    whole: Decision
-    mapped: Fields = field(default_factory=dict)
 
 
 @dataclass

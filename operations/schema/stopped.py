@@ -10,13 +10,13 @@ from cdc.pipeline import Pipeline
 from cdc.resolve.views import topics_of
 from cdc.wording import split, worded
 from operations.kept_shapes import Todo, freeze, read_frozen
+from operations.schema.case import Case
 from operations.schema.decide import Verdict
 from operations.state_folder import register_of
 from spark.disk.state import Generation
 
 if TYPE_CHECKING:
     from operations.opened import Opened
-    from operations.schema.act import Case
 
 # What helps flows that a table with another key has stopped, until that was done.
 READ_ANEW = "reads the table again; the next generation is then built by itself"

@@ -69,7 +69,7 @@ def still_to_do(why: str, todo: Todo | None, *, mended: bool, former: bool = Fal
     """
     what = split(why)[0]
     if former:
-        return f"{what}; readers see a newer generation"
+        return f"{what}; readers see another generation"
     if todo is None or not todo.rebuild:
         return why
     if AGAIN in why:

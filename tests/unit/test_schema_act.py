@@ -202,7 +202,7 @@ def test_a_view_that_can_be_made_again_asks_for_nothing_any_more(tmp_path: Path)
     assert "has no column" not in living
     assert "headwater rebuild" in still_to_do(reason, None, mended=False)  # readers were taken back to it
     former = still_to_do(reason, todo, mended=False, former=True)
-    assert "what to do" not in former and former.endswith("readers see a newer generation")
+    assert "what to do" not in former and former.endswith("readers see another generation")
     assert not is_former(pipeline, generation)
     register_of(pipeline, "search").create("asked for")
     register_of(pipeline, "search").move(2, "ready")

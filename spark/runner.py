@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -121,12 +121,15 @@ class Runner:
             run.taken = run.taken or taken
             self._fail(run, reason)
 
-    def halt(self, reasons: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
+    def halt(
+        self, reasons: Mapping[str, str], folder: Path | None = None, instead: Collection[str] = ()
+    ) -> dict[str, str]:
         """Stop for good the flows that read one of these topics.
 
         Args:
             reasons: topic -> why.
             folder: only those of this generation's folder.
+            instead: of what was said earlier: who is stopped for it is told the newer reason.
 
         Returns:
             flow's title -> topic, of those that were not stopped before.
@@ -138,6 +141,8 @@ class Runner:
                 run.halted = True
                 self._fail(run, reasons[topic])
                 stopped[run.flow.title] = topic
+            elif topic is not None and run.halted and run.last_error in instead and run.last_error != reasons[topic]:
+                self._fail(run, reasons[topic])
         return stopped
 
     @property

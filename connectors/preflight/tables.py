@@ -114,8 +114,9 @@ def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
         message = f"changes in partitions of {fact.name} are not in the log: {_some(fact.unlogged)} (unlogged)"
         logged = "; ".join(f"ALTER TABLE {sql_table(name)} SET LOGGED" for name in fact.unlogged[:NAMED])
         more = "; and so on" if len(fact.unlogged) > NAMED else ""
-        again = f"if {fact.name} is captured already, then `headwater resnapshot FILE {fact.name}`"
-        fix = f"{logged}{more}, and {again}; or {out}"
+        again = "`headwater run` then takes up by itself a partition that came while it was at work; of others, "
+        again += f"if {fact.name} is captured already, `headwater resnapshot FILE {fact.name}` reads the rows"
+        fix = f"{logged}{more}: {again}; or {out}"
         yield Finding(Level.ERROR, fact.name, message, fix)
     if fact.foreign:
         message = f"changes in partitions of {fact.name} are not in the log: {_some(fact.foreign)} (foreign tables)"

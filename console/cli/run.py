@@ -231,7 +231,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             ):
                 _supervise(engine, shown, source, halting, wanted, losses, edits, evolving)
             _tell_stop(stop, f"pipeline {pipeline.name}: told to stop; what is under way is ended")
-            failed = [run for run in engine.runner.running if run.failed]
+            failed = [r for r in engine.runner.running if r.failed and r.flow.folder.parent not in evolving.former]
             nothing_left, missing = engine.runner.all_failed, bool(failed or engine.refused.lines)
         finally:
             halting.close()

@@ -16,46 +16,18 @@ from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
 from cdc.used import used_columns
-from cdc.wording import split, worded
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
-from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, mapped_after, other_key, together
-from operations.schema.mapped import Fields, note_mapped, read_mapped
+from operations.schema.case import Case
+from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
+from operations.schema.mapped import note_mapped, read_mapped
+from operations.schema.stopped import freeze_as_decided, views_named
 from operations.state_folder import register_of
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 
-# What helps flows that a table with another key has stopped, until that was done.
-READ_ANEW = "reads the table again; the next generation is then built by itself"
-
 NOTHING_SHOWN = "nothing that documents show"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One view of one generation, and what a changed table means for it.
-
-    Attributes:
-        sink: whose.
-        generation: which one.
-        living: it is the one that readers see.
-        view: the view's name.
-        table: the changed one.
-        decision: what the change means.
-        whole: what everything means that the generation has not followed so far: more than the last change, where it
-            goes on with the table as it was before others.
-        mapped: the fields that the view's index has afterwards, if the generation follows.
-    """
-
-    sink: str
-    generation: int
-    living: bool
-    view: str
-    table: str
-    decision: Decision
-    whole: Decision
-    mapped: Fields = field(default_factory=dict)
 
 
 @dataclass
@@ -202,6 +174,7 @@ def act(
     shapes: Mapping[str, Shape],
     evolution: Evolution,
     broken: Collection[str] = (),
+    beside: Collection[str] = (),
 ) -> Acted:
     """Decide, and write down what concerns single generations; the rest is in what is returned.
 
@@ -214,6 +187,7 @@ def act(
         shapes: the same as shapes.
         evolution: how far it has followed.
         broken: see ``changed_tables``.
+        beside: the other sinks of this process: what one of them reads, and this one does not, is left to that one.
     """
     come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
     evolution = noted(evolution, shapes)
@@ -227,8 +201,24 @@ def act(
     found = list(cases(pipeline, sink, catalogue, changed))
     for table, (known, now) in changed.items():
         mine = [(generation, case) for generation, case in found if case.table == table]
+        if not mine and _left_to(pipeline, sink, beside, catalogue, table):
+            out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
+            continue
         _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
     return out
+
+
+def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: Catalogue, table: str) -> bool:
+    """Whether a sink has nothing to do with a table that another one reads. Where none does, each goes on to have it
+    captured as it should be: it is, for whoever comes to read it. Pure."""
+
+    def reads(name: str, doubtful: bool) -> bool:
+        try:
+            return any(table in view_tables(view) for view in resolve_views(pipeline, catalogue, name))
+        except ConfigError:
+            return doubtful
+
+    return not reads(sink, True) and any(reads(name, False) for name in beside if name != sink)
 
 
 def _table(
@@ -248,7 +238,7 @@ def _table(
         if out.evolution.todo.get(table) != waiting:
             out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
         out.evolution = out.evolution.having(table, waiting)
-        _freeze(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
+        freeze_as_decided(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
         return
     acted = replace(out.evolution, acted={**out.evolution.acted, table: now})
     todo = _with_partitions(_overtaken(todo, changes), *now.parts_since(known))
@@ -261,9 +251,10 @@ def _table(
         return
     for generation, case in found:
         note_mapped(generation, case.view, case.mapped)
-    _freeze(pipeline, was, found)
+    again = freeze_as_decided(pipeline, was, found)
     thawed = _thaw(table, found) if let else set[tuple[str, int]]()
-    out.retake |= {(case.sink, case.generation) for case in concerned} | thawed
+    out.retake |= {(case.sink, case.generation) for case in concerned} | thawed | again
+    built = again - thawed  # what was stopped until now can't go on; what comes next can
     out.retake |= {*_halted(found)} if todo.waits else set()
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
     if thawed:
@@ -276,19 +267,32 @@ def _table(
         what=_also(todo, what),
         at=time.time(),
         read=combined([one for one in (todo.read, read) if one is not None]),
-        rebuild=todo.rebuild or any(c.living and c.decision.verdict is Verdict.NEW_GENERATION for c in concerned),
+        rebuild=todo.rebuild
+        or any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
+        or any(case.living and (case.sink, case.generation) in built for _, case in found),
         capture=todo.capture or _needs_capture(pipeline, known, now, changes),
         waits=False,
         error=None,
     )
     out.evolution = acted.having(table, todo)
     out.said.append(title)
-    for case in concerned:
-        refused = case.decision.verdict is Verdict.REFUSE
-        why = f" ({'; '.join(said)})" if (said := case.decision.why if refused else case.decision.asks) else ""
-        out.said.append(
-            f"  sink {case.sink}, generation {case.generation}, view {case.view}: {case.decision.verdict.words}{why}"
-        )
+    out.said += [_told(case, concerned) for case in concerned]
+
+
+def _told(case: Case, concerned: Sequence[Case]) -> str:
+    """What was decided for a view, as a line."""
+    of = (case.sink, case.generation)
+    stand = sorted(
+        one.view for one in concerned if (one.sink, one.generation) == of and one.decision.verdict is Verdict.REFUSE
+    )
+    verdict = case.decision.verdict
+    words, said = verdict.words, case.decision.why if verdict is Verdict.REFUSE else case.decision.asks
+    if stand and verdict is not Verdict.REFUSE:
+        words = f"stands with {views_named(stand)}"
+    elif verdict is Verdict.NEW_GENERATION and not case.living:  # it is built in place of the one that readers see
+        words = "stops" if case.decision.stops else "goes on with the table as it was"
+    why = f" ({'; '.join(said)})" if said else ""
+    return f"  sink {case.sink}, generation {case.generation}, view {case.view}: {words}{why}"
 
 
 def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
@@ -360,35 +364,3 @@ def _thaw(table: str, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str
 def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int]]:
     for _, case in found:
         yield case.sink, case.generation
-
-
-def still_to_do(why: str, todo: Todo | None, *, mended: bool) -> str:
-    """Why flows are stopped, with what is to be done about it now: `headwater apply` is not asked for twice. Pure.
-
-    Args:
-        why: as it was frozen.
-        todo: what is under way for the table in their sink.
-        mended: changes of the table were missing in its topic, and are no more.
-    """
-    if not mended or todo is None or not todo.rebuild or READ_ANEW not in why:
-        return why
-    fix = "nothing, its table was read again: a new generation is built (`evolving` in status)"
-    return worded(split(why)[0], fix=fix)
-
-
-def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> None:
-    """Let generations whose target can't hold what comes go on with the table as it was, or without it."""
-    for generation, case in found:
-        alike = {one.view for other, one in found if other.folder == generation.folder and one.decision.stops}
-        named = sorted(alike | {case.view})  # what is kept is one text for the generation
-        views = f"view{'s' * (len(named) > 1)} {', '.join(named)}"
-        why = f"{views} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
-        file = pipeline.file or "FILE"
-        if case.decision.verdict is Verdict.REFUSE:
-            fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
-            freeze(generation, was, worded(why, fix=fix))
-        elif case.decision.stops:
-            fix = f"`headwater apply {file} --wait` {READ_ANEW}"
-            freeze(generation, was, worded(why, fix=fix))
-        elif case.decision.verdict is Verdict.NEW_GENERATION:
-            freeze(generation, was)

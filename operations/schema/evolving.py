@@ -38,9 +38,10 @@ from operations.kept_shapes import (
 from operations.opened import with_table, without_absent
 from operations.rebuild.next_one import build_next
 from operations.run.machines import with_master
-from operations.schema.act import Acted, act, owed_to, still_to_do
+from operations.schema.act import Acted, act, owed_to
 from operations.schema.decide import ALL_ROWS, combined
 from operations.schema.steps import Step, capture, read_again, show, steps_of
+from operations.schema.stopped import is_former, still_to_do, with_standing
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Start, Work
 from operations.state_folder import chosen_sinks, register_of
@@ -91,7 +92,7 @@ def _acted(
     """Bring each sink's state to the tables as they are, on disk as well; with what follows from it, by sink."""
     found = []
     for sink, before in known.items():
-        acted = act(pipeline, sink, catalogue, shapes, replace(before, allowed=allowed), broken)
+        acted = act(pipeline, sink, catalogue, shapes, replace(before, allowed=allowed), broken, known)
         if acted.evolution != before:
             write_evolution(pipeline, sink, acted.evolution)
         found.append((sink, acted))
@@ -107,6 +108,9 @@ class Evolving:
         only: the sinks that this process runs; none for all.
         master: where Spark runs, if not where the file says.
         start: begins a step in a process of its own.
+
+    Attributes:
+        former: folders of generations that nobody reads any more, of which something is stopped.
     """
 
     def __init__(
@@ -128,6 +132,8 @@ class Evolving:
         self._absent: frozenset[str] = frozenset()  # those with something to do that were not there, last time
         self._doubts: dict[Path, float] = {}  # generations that doubt, and since when
         self._doubted: dict[Path, float] = {}  # those that were opened anew because of it, and when
+        self._held: dict[Path, list[str]] = {}  # generations of which something is stopped, and the words for it
+        self.former: set[Path] = set()  # those of them that nobody reads any more
         self._work = Work(start)
 
     @property
@@ -275,16 +281,21 @@ class Evolving:
 
     def _hold(self, engine: Engine) -> None:
         """Stop what can't follow, and what waits for a word."""
+        held, self._held, self.former = self._held, {}, set()
         for build in engine.builds:
             todo = self.evolutions[build.sink].todo if build.sink in self.evolutions else {}
+            folder, refused = build.generation.folder, read_frozen(build.generation).refused
+            former = bool(refused) and is_former(self.pipeline, build.generation)
+            self.former |= {folder} if former else set()
             reasons = {
-                t: still_to_do(why, todo.get(t), mended=t in self._mended)
-                for t, why in read_frozen(build.generation).refused.items()
+                t: still_to_do(why, todo.get(t), mended=t in self._mended, former=former) for t, why in refused.items()
             }
             reasons |= {t: self._waits(t, one) for t, one in todo.items() if one.waits}
-            reasons = by_topic(self.pipeline, reasons)
             if reasons:
-                engine.runner.halt(reasons, build.generation.folder)
+                reasons = by_topic(self.pipeline, reasons)
+                reasons = reasons if former else with_standing(build, reasons)
+                engine.runner.halt(reasons, folder, instead=held.get(folder, ()))
+                self._held[folder] = list(reasons.values())
 
     def _waits(self, table: str, todo: Todo) -> str:
         return worded(

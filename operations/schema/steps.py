@@ -150,7 +150,7 @@ def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, swee
             raise SourceUnavailable(f"reading {table} again stands still")
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
-            say(", ".join(f"{one.table}: {one.rows:,} rows read again" for one in now.tables if one.table == table))
+            say(", ".join(rows_read(one.rows) for one in now.tables if one.table == table))
 
     try:
         wait_snapshot(pipeline, tell)
@@ -160,6 +160,11 @@ def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, swee
     forget_asked(pipeline, table)
     if not condition:
         owe(pipeline, table, settled=True)
+
+
+def rows_read(rows: int) -> str:
+    """How far reading again is, in words. Pure."""
+    return f"{rows:,} row{'' if rows == 1 else 's'} read again"
 
 
 def show(say: Say, pipeline: Pipeline, sink: str, number: int, view: str) -> None:

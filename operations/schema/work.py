@@ -85,19 +85,21 @@ class Work:
         ended: list[tuple[Step, str]] = []
         said: list[str] = []
         for lane, doing in list(self._doing.items()):
-            lines = doing.child.lines()
+            title = f"{doing.step.title}: "  # some lines begin with it
+            lines = [line.removeprefix(title) for line in doing.child.lines()]
             doing.progress = lines[-1] if lines else doing.progress
-            said += [f"{doing.step.title}: {line}" for line in lines]
+            said += [title + line for line in lines]
             if doing.child.ended():
-                ended.append((doing.step, self._ended(doing, said)))
+                ended.append((doing.step, self._ended(pipeline, doing, said)))
                 self._doing.pop(lane).child.end()
         if ended or (self._doing and time.monotonic() - self._told > PROGRESS_SECONDS):
             self._told = time.monotonic()
             self._write(pipeline)
         return ended, said
 
-    def _ended(self, doing: Doing, said: list[str]) -> str:
-        step, error = doing.step, _error(doing.child)
+    def _ended(self, pipeline: Pipeline, doing: Doing, said: list[str]) -> str:
+        file = pipeline.file or "FILE"  # what checks a server knows no file
+        step, error = doing.step, _error(doing.child).replace(" FILE ", f" {file} ").replace(" FILE`", f" {file}`")
         if not error:
             self._later.pop(step, None)
             said.append(step.end)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from cdc.shapes import RETYPED
+from cdc.wording import split
 from operations.kept_shapes import Progress, Todo, read_evolution, read_progress
 
 
@@ -29,6 +30,7 @@ def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any
             "what": list(dict.fromkeys(words for _, todo in todos for words in todo.what)),
             "seconds": round(time.time() - min(todo.at for _, todo in todos), 1),
             "reading": any(todo.read is not None or todo.capture for _, todo in todos),
+            "capturing": any(todo.capture for _, todo in todos),
             "rebuilding": [sink for sink, todo in todos if todo.rebuild],
             "waits": any(todo.waits for _, todo in todos),
             "progress": _of(progress, table, [sink for sink, todo in todos if todo.rebuild]),
@@ -48,11 +50,14 @@ def _of(progress: Sequence[Progress], table: str, rebuilding: Sequence[str]) -> 
 def line(one: Mapping[str, Any]) -> str:
     """One of ``evolving`` for people."""
     doing = [f"rows of {one['table']} are read again"] if one["reading"] else []
+    if one["capturing"] and one["error"]:
+        doing = ["it is still to be captured as it is now"]
     doing += [f"a new generation of {sink} is built" for sink in one["rebuilding"]]
     if one["rebuilding"] and any(RETYPED in words for words in one["what"]):
         doing.append("until it is shown, what the former type can't hold is null")
     doing = ["waits for `headwater apply`"] if one["waits"] else doing
     how_far = f" ({one['progress']})" if one["progress"] else ""
-    error = f"; last error: {one['error'].splitlines()[0]}" if one["error"] else ""
+    what, fix = split(one["error"])
+    error = f"; last error: {what}{f' (what to do: {fix})' if fix else ''}" if what else ""
     told = ": ".join(filter(None, (", ".join(one["what"]), ", ".join(doing))))
     return f"evolving: table {one['table']}: {told}{how_far}{error}"

@@ -243,7 +243,10 @@ def test_partitions_that_are_not_in_the_log_are_refused_by_name() -> None:
     [(level, message, fix)] = said(unlogged=("s.t1", "s.Odd"))
     assert level is Level.ERROR
     assert message == "changes in partitions of s.t are not in the log: s.t1, s.Odd (unlogged)"
-    assert fix.startswith('ALTER TABLE s.t1 SET LOGGED; ALTER TABLE s."Odd" SET LOGGED, and if s.t is captured already')
+    assert fix.startswith(
+        'ALTER TABLE s.t1 SET LOGGED; ALTER TABLE s."Odd" SET LOGGED: `headwater run` then takes up by itself'
+    )
+    assert "if s.t is captured already" in fix
     assert "`headwater resnapshot FILE s.t`" in fix and fix.endswith("; or leave s.t out")
     [(level, message, fix)] = said(foreign=tuple(f"s.t{number}" for number in range(1, 1009)))
     assert level is Level.ERROR and "DETACH PARTITION" in fix

@@ -136,6 +136,16 @@ def test_who_is_halted_was_at_no_moment_told_to_end(case: Case) -> None:
     assert case.runner.halt({"t": "the table is gone"}) == {}
 
 
+def test_who_is_halted_tells_the_newer_reason_in_place_of_its_own_only(case: Case) -> None:
+    case.step()
+    case.runner.halt({"t": "the view can't be made"})
+    case.runner.halt({"t": "the table is gone"})
+    case.runner.halt({"t": "nothing to do"}, instead=["somebody else's"])
+    assert case.read().last_error == "the view can't be made"
+    assert case.runner.halt({"t": "nothing to do"}, instead=["the view can't be made"]) == {}
+    assert (case.read().state, case.read().last_error) == ("failed", "nothing to do")
+
+
 def test_a_flow_that_waits_for_its_next_try_is_stopped_when_the_process_ends(case: Case) -> None:
     case.make = unavailable
     case.step()

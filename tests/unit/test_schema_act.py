@@ -31,8 +31,9 @@ from operations.kept_shapes import (
     write_evolution,
 )
 from operations.schema import said
-from operations.schema.act import Acted, act, in_words, owed_to, still_to_do
+from operations.schema.act import Acted, act, in_words, owed_to
 from operations.schema.mapped import read_mapped
+from operations.schema.stopped import is_former, still_to_do
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
 from spark.disk.made_of import define
@@ -168,6 +169,47 @@ def test_a_view_that_loses_its_column_stops_alone_and_names_the_file(tmp_path: P
     assert "`headwater rebuild shop.yaml search --auto`" in reason
 
 
+def test_a_view_that_can_be_made_again_asks_for_nothing_any_more(tmp_path: Path) -> None:
+    """After `DROP n`, `RENAME n_new TO n` status went on to ask for a corrected view, also of the generation before."""
+    pipeline = make(tmp_path)
+    generation = register_of(pipeline, "search").generation(1)
+    number = Column("name_new", "integer", "int4", ordinal=3)
+    steps = [(ID, NAME, number), (ID, number), (ID, replace(number, name="name"))]
+    shapes = [
+        CUSTOMERS,
+        *(replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=c), since=n) for n, c in enumerate(steps, 1)),
+    ]
+    known, reasons, out = Evolution(acted=BEFORE), list[str](), None
+    for until in range(2, 5):
+        now = {**BEFORE, "public.customers": shapes[until - 1]}
+        told = Shapes({"public.customers": tuple(shapes[:until]), "public.orders": (ORDERS,)}).told_to(
+            Catalogue({name: shape.table for name, shape in now.items()})
+        )
+        out = act(pipeline, "search", told, now, known)
+        known = out.evolution
+        if until == 3:  # an earlier change's generation may be under way when this one is refused
+            under_way = Todo(("x",), 1.0, rebuild=True)
+            known = known.having("public.customers", under_way)
+            (reason,) = read_frozen(generation).refused.values()
+            assert still_to_do(reason, under_way, mended=True) == reason and "correct the view" in reason
+            known = known.having("public.customers", None)
+        reasons = list(read_frozen(generation).refused.values())
+    todo = known.todo["public.customers"]
+    assert out is not None and todo.rebuild and out.retake == {("search", 1)}
+    (reason,) = reasons
+    living = still_to_do(reason, todo, mended=False)
+    assert living.endswith("what to do: nothing; a new generation is built (`evolving` in status)")
+    assert "has no column" not in living
+    assert "headwater rebuild" in still_to_do(reason, None, mended=False)  # readers were taken back to it
+    former = still_to_do(reason, todo, mended=False, former=True)
+    assert "what to do" not in former and former.endswith("readers see another generation")
+    assert not is_former(pipeline, generation)
+    register_of(pipeline, "search").create("asked for")
+    register_of(pipeline, "search").move(2, "ready")
+    register_of(pipeline, "search").promote(2)
+    assert is_former(pipeline, generation)
+
+
 CARD = """views:
   customer: {root: customers, columns: [id]}
   order:
@@ -193,6 +235,28 @@ def test_a_view_that_was_refused_stops_no_other_for_what_changes_after_it(tmp_pa
     one = Evolution(acted={**less, "public.orders": ORDERS})
     act(pipeline, "search", told, {**less, "public.orders": MORE}, one)  # one after the other
     assert set(read_frozen(generation).refused) == {"public.customers"}
+
+
+def test_what_stands_with_a_refused_view_is_not_told_to_be_read_again(tmp_path: Path) -> None:
+    head, rest = TEXT.split("views:\n")
+    every = "views:\n  all: {root: customers}\n" + rest.replace("[order, customer]", "[order, customer, all]")
+    pipeline = make(tmp_path, text=head + every)
+    less = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))
+    said = "\n".join(done(pipeline, {**BEFORE, "public.customers": less}).said)
+    assert "view customer: refuse (" in said and "view all: stands with view customer" in said
+    assert "read again" not in said
+
+
+def test_of_a_generation_that_nobody_reads_no_new_generation_is_told(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    register = register_of(pipeline, "search")
+    register.create("asked for")
+    register.promote(2)
+    define(register.generation(2), pipeline, [])
+    (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    said = done(pipeline, {**BEFORE, "public.orders": WIDER}).said
+    assert "  sink search, generation 1, view order: goes on with the table as it was" in said
+    assert "  sink search, generation 2, view order: new generation" in said
 
 
 def test_pause_waits_for_apply_and_then_does_the_same(tmp_path: Path) -> None:
@@ -373,6 +437,43 @@ def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:
     assert (todo.read, todo.sweep, todo.capture) == ("(tableoid IN (2, 3)) OR (false)", True, True)
     assert out.retake == set()
     assert done(pipeline, now, out.evolution).evolution == out.evolution
+
+
+def test_a_partition_is_left_to_the_sinks_that_read_its_table_if_this_process_runs_one(tmp_path: Path) -> None:
+    """A warehouse that does not read the table was `evolving` for as long as its partition could not be captured."""
+    pipeline = make(tmp_path)
+    before = {**BEFORE, "public.customers": replace(CUSTOMERS, parts=((1, "p1", "7"),))}
+    now = {**BEFORE, "public.customers": replace(CUSTOMERS, parts=((1, "p1", "7"), (2, "p2", "7")))}
+    told = Catalogue({name: shape.table for name, shape in now.items()})
+
+    def todo(sink: str, *beside: str) -> Todo | None:
+        return act(pipeline, sink, told, now, Evolution(acted=before), (), beside).evolution.todo.get(
+            "public.customers"
+        )
+
+    assert todo("cache", "cache", "search") is None
+    alone, reader = todo("cache", "cache"), todo("search", "cache", "search")  # somebody has to have it captured
+    assert alone is not None and alone.capture and reader is not None and reader.capture
+    acted = act(pipeline, "cache", told, now, Evolution(acted=before), (), ["search"]).evolution.acted
+    assert acted["public.customers"] == now["public.customers"]
+
+
+def test_what_can_not_be_captured_says_what_to_do_and_is_not_told_to_be_read() -> None:
+    one = {
+        "table": "public.events",
+        "what": ["partition events_3 was added"],
+        "reading": True,
+        "capturing": True,
+        "rebuilding": [],
+        "waits": False,
+        "progress": None,
+        "error": "events_3 is unlogged\n  what it means: lost\n  what to do: ALTER TABLE events_3 SET LOGGED",
+    }
+    assert line(one) == (
+        "evolving: table public.events: partition events_3 was added: it is still to be captured as it is now;"
+        " last error: events_3 is unlogged (what to do: ALTER TABLE events_3 SET LOGGED)"
+    )
+    assert "rows of public.events are read again" in line({**one, "error": None})
 
 
 def test_a_view_that_names_a_column_by_its_former_name_follows_the_next_change_too(tmp_path: Path) -> None:

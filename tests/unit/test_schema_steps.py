@@ -17,7 +17,8 @@ from cdc.shapes import Shape
 from operations.kept_shapes import Evolution, Todo, freeze
 from operations.schema import work
 from operations.schema.evolving import Evolving
-from operations.schema.steps import Step, steps_of
+from operations.schema.steps import Step, rows_read, steps_of
+from operations.schema.stopped import with_standing
 from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
 from operations.state_folder import register_of
@@ -141,6 +142,16 @@ def test_what_fails_is_tried_again_more_and_more_seldom_and_others_meanwhile(
     assert list(done.due([step])) == [step]
 
 
+def test_what_a_step_says_has_its_title_once_and_names_the_file(now: list[float], pipeline: Pipeline) -> None:
+    child = Child("x\n  what to do: `headwater resnapshot FILE a` reads it")
+    child.lines = lambda: ["a: half of it", f"a: {rows_read(1)}", rows_read(2000)]  # type: ignore[method-assign]
+    done = Work(lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
+    done.begin(Step("read", tables=("a",)), print)
+    [(_, error)], said = done.look(pipeline)
+    assert said[:3] == ["a: half of it", "a: 1 row read again", "a: 2,000 rows read again"]
+    assert pipeline.file and f"`headwater resnapshot {pipeline.file} a`" in error and "FILE" not in said[3]
+
+
 def test_what_is_not_asked_for_any_more_is_forgotten(now: list[float], pipeline: Pipeline) -> None:
     done = Work(lambda work, *arguments: Child("no answer"))  # type: ignore[arg-type, return-value]
     step = Step("build", "s")
@@ -260,3 +271,39 @@ def test_what_is_to_be_done_for_a_table_outlasts_a_look_that_does_not_find_it(tm
         assert evolving.evolutions["cache"].todo["public.orders"] == left and begun
     finally:
         evolving.close()
+
+
+def test_a_generation_that_nobody_reads_any_more_asks_for_nothing_and_is_no_error_at_a_stop(pipeline: Pipeline) -> None:
+    """It went on to say "correct the view", and `run` ended with it as an error."""
+    register = register_of(pipeline, "cache")
+    generation = register.generation(1)
+    generation.folder.mkdir(parents=True)
+    freeze(generation, Table("public", "orders", ()), "view order has no column n\n  what to do: correct the view")
+    calls = list[tuple[dict[str, str], list[str]]]()
+    build = SimpleNamespace(sink="cache", number=1, generation=generation, views=[])
+    engine: Any = SimpleNamespace(builds=[build], runner=SimpleNamespace())
+    engine.runner.halt = lambda reasons, folder, instead: calls.append((reasons, list(instead)))
+    evolving = Evolving(pipeline, Path("shop.yaml"))
+    try:
+        evolving._hold(engine)
+        (first,) = calls[-1][0].values()
+        assert first.endswith("correct the view") and evolving.former == set()
+        register.create("asked for")
+        register.promote(2)
+        evolving._hold(engine)
+        (second,) = calls[-1][0].values()
+        assert "view order has no column n" in second and "correct" not in second
+        assert calls[-1][1] == [first] and evolving.former == {generation.folder}
+    finally:
+        evolving.close()
+
+
+def test_every_view_that_stands_is_named_also_of_another_table_in_the_same_flow(tmp_path: Path) -> None:
+    views = [SimpleNamespace(name=name, topics=(topic,), table=None) for name, topic in zip("abc", "tuv", strict=True)]
+    flows = {"a": "main", "b": "main", "c": "c"}
+    build: Any = SimpleNamespace(pipeline=None, views=views, flow_folder=lambda view: tmp_path / flows[view.name])
+    why = "view a can't follow\n  what to do: correct it"
+    assert with_standing(build, {"t": why}) == {
+        "t": "view a can't follow; what stands: views a, b\n  what to do: correct it"
+    }
+    assert with_standing(build, {"v": why})["v"].splitlines()[0].endswith("; what stands: view c")

@@ -47,7 +47,7 @@ def test_nothing_is_waited_for(source: SourceDatabase) -> None:
         ours.execute("SET lock_timeout = '3s'")
         assert read_written(ours, BOTH) == {"public.slugs": ("at",)}
         before = {name: ask(ours) for name, ask in LOOKS.items()}
-        assert [leaf for _, leaf, _ in before["shapes"]["public.days"][2]] == ["days_1_1"]
+        assert [leaf for _, leaf, _ in before["shapes"]["public.days"][3]] == ["days_1_1"]
         assert before["rows"] == {"public.days": 7, "public.slugs": 1}
         assert before["facts"]["public.days"].partitions == ("public.days_1", "public.days_1_1")
         words = {one.name: one.reason for one in read_shapes(ours, TABLES)[0].tables["public.slugs"].not_unique}

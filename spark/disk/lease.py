@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from cdc.errors import DiskFull, Fenced, StateError
 from spark.disk.files import write_somehow
@@ -61,6 +62,7 @@ class Lease:
         self._stop = threading.Event()
         self._lost = False
         self._thread: threading.Thread | None = None
+        self._life: IO[str] | None = None
 
     def holder(self) -> Holder | None:
         """What the file says; None before the first holder."""
@@ -84,6 +86,7 @@ class Lease:
                 )
             self.token = max(int(time.time()), known.token + 1 if known else 1)
             self._write(Holder(token=self.token, renewed=time.time(), **signature()))
+            self._show_life()
         self._thread = threading.Thread(target=self._keep, name=f"lease {self.title}", daemon=True)
         self._thread.start()
         return self.token
@@ -92,7 +95,8 @@ class Lease:
         """Wait for the silence of who can't be seen from here, and has this host's name, until it may be taken over.
 
         It is this container's own process as a rule, from before it was killed and started again: to refuse the lease
-        for it would end a `run` that has nothing else to do. One that renews its lease lives, and is not waited for.
+        for it would end a `run` that has nothing else to do. Where locks of files work it is seen at once that it has
+        died. One that renews its lease lives, and is not waited for.
         """
         first = known = self.holder()
         while known is not None and known == first and is_namesake(known.host) and self._held(known):
@@ -107,9 +111,35 @@ class Lease:
     def _held(self, known: Holder) -> bool:
         if known.pid == 0:
             return False
+        if is_namesake(known.host) and self._has_died(known):
+            return False
         silence = time.time() - known.renewed
         gone = is_gone(known.host, known.pid, known.started, silence, self.expires)
         return silence < self.expires and not gone
+
+    def _show_life(self) -> None:
+        """Lock a file for as long as this process lives: containers of one machine see that of each other.
+
+        A holder that is frozen keeps the lock of before: then there is none, and silence alone tells.
+        """
+        self._life = (self.folder / "life").open("a+")
+        try:
+            fcntl.flock(self._life, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._life.close()
+            return
+        self._life.truncate(0)
+        self._life.write(str(self.token))
+        self._life.flush()
+
+    def _has_died(self, known: Holder) -> bool:
+        """Whether a holder had such a lock, and has it no more."""
+        try:
+            with (self.folder / "life").open() as life:
+                fcntl.flock(life, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return life.read() == str(known.token)
+        except OSError:  # it lives; or it is an older Headwater's, which shows nothing
+            return False
 
     def held_by_other(self) -> bool:
         """Whether a process that is alive holds it, and is not this one."""
@@ -160,6 +190,8 @@ class Lease:
         self._stop.set()
         self._thread.join(timeout=RENEW_SECONDS)
         self._thread = None
+        if self._life is not None:
+            self._life.close()
         if not self.folder.exists():
             return
         with self._alone():

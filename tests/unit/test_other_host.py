@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -141,6 +143,40 @@ def test_a_container_of_this_name_that_renews_its_lease_is_not_waited_out(
     monkeypatch.setattr("spark.disk.lease.time.sleep", lambda _seconds: lease._write(held(**BESIDE)))
     lease.wait_out()
     assert lease.busy() and time.monotonic() - before < 10
+
+
+LIVES = """
+import sys, time
+from pathlib import Path
+from spark.disk import process
+process.place = lambda: "NAME/1"
+from spark.disk.lease import Lease
+lease = Lease(Path(sys.argv[1]), "sink a")
+lease.take()
+print("held", flush=True)
+time.sleep(60)
+""".replace("NAME", socket.gethostname())
+
+
+def test_of_another_container_of_this_name_it_is_seen_at_once_that_it_has_died(tmp_path: Path) -> None:
+    """A container that was killed would wait twenty seconds for itself when it is started again."""
+    with subprocess.Popen([sys.executable, "-c", LIVES, tmp_path], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        lease = Lease(tmp_path, "sink a")
+        known = lease.holder()
+        assert known is not None and known.host == BESIDE["host"] and lease.busy(), "it lives"
+        other.kill()
+        other.wait()
+        assert not lease.busy()
+        lease._write(replace(known, token=known.token + 1))
+        assert lease.busy(), "this one has shown no life that could have ended: its silence tells"
+        lease._write(known)
+        before = time.monotonic()
+        lease.wait_out()
+        lease.take()
+        assert time.monotonic() - before < 10
+    assert (tmp_path / "life").read_text() == str(lease.token)
+    lease.release()
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -38,8 +38,9 @@ def explain(error: ValidationError, model: type[Part], root: FileNode) -> list[P
 def _counts_wrong(detail: ErrorDetails, details: Sequence[ErrorDetails]) -> bool:
     """Whether a list is called too short only because pydantic leaves out what is wrong in it."""
     path = detail["loc"]
-    inside = any(len(one["loc"]) > len(path) and one["loc"][: len(path)] == path for one in details)
-    return detail["type"] == "too_short" and inside
+    return detail["type"] == "too_short" and any(
+        len(one["loc"]) > len(path) and one["loc"][: len(path)] == path for one in details
+    )
 
 
 def parts_at(model: type[Part], location: Path) -> tuple[Path, type[Part] | None]:
@@ -152,7 +153,7 @@ def _unknown_key(location: Path, model: type[Part], root: FileNode) -> Problem:
     line, column = parent.keys.get(name, (parent.line, parent.column))
     where = f" in {dotted(parent_path)}" if parent_path else ""
     known = names_of(part) if part else []
-    taken = set(parent.value) if isinstance(parent.value, dict) else set()
+    taken = parent.value if isinstance(parent.value, dict) else {}
     fix = near(name, [item for item in known if item not in taken]) or (
         f"keys here: {', '.join(known)}" if known else ""
     )

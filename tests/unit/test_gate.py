@@ -115,14 +115,14 @@ def test_a_refused_generation_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     generation = register_of(wrong, "cache").generation(1)
     with pytest.raises(ConfigError, match="no column att"):
         opening.open_generation(wrong, CATALOGUE, "cache", 1)
-    assert {path.name for path in generation.folder.iterdir()} == {"lease.json", "lock"}
+    assert {path.name for path in generation.folder.iterdir()} == {"lease.json", "life", "lock"}
     # The corrected file is taken, and its definition is written when its expressions have been read, not before.
     monkeypatch.setattr(opening, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
     right = load(tmp_path, ("columns: [id, at]", "columns: [id]"))
     build = opening.open_generation(right, CATALOGUE, "search", 1)
     try:
         folder = build.generation.folder
-        assert {path.name for path in folder.iterdir()} == {"lease.json", "lock"}
+        assert {path.name for path in folder.iterdir()} == {"lease.json", "life", "lock"}
         opening.accept(build)
         assert json.loads((folder / "definition.json").read_text())["views"]["order"]["columns"] == ["id"]
         assert (folder / "identity.json").exists() and build.generation.views() == ["order"]

@@ -178,11 +178,12 @@ def _may_be_filled(column: Column, old: Shape, new: Shape) -> bool:
     """Whether rows may have values of an added column that nobody has written.
 
     A default fills them, and may be dropped in the same breath: then the column does not take null, or the files are
-    others. A column that was generated had its values before it was captured.
+    others. A column that was generated had its values before it was captured. And under the name of one that was
+    dropped, records of before have what that one held, perhaps of another type: they are read as the new one's.
     """
     if old.oid != new.oid or not new.same_files(old) or column.ordinal in new.filled:
         return True
-    return not column.nullable or column.name in old.table.generated
+    return not column.nullable or column.name in old.table.generated or column.name in old.table.by_name
 
 
 def _mark(column: Column, by_number: bool) -> int | str:

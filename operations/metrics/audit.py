@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from operations.metric_families import Labelled, counter, gauge
+from operations.metrics.families import Labelled, counter, gauge
 
 KINDS = ("missing", "extra", "changed")
 

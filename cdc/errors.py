@@ -4,7 +4,7 @@ HeadwaterError
 ├── ConfigError                 the user's input is wrong; nothing was done
 │   ├── PipelineFileError       the pipeline file, with file, line, column
 │   ├── UnknownName             there is no pipeline, sink or view of that name
-│   ├── Refused                 a form that is not of a page of this session
+│   ├── Refused                 over HTTP: whoever asks may not, or a page of another site asks for him
 │   ├── TagExists               a cut of that name is there already
 │   ├── QueryRefused            an SQL statement that is not run, or that has failed
 │   └── BadToken                a text is no write token
@@ -105,7 +105,7 @@ class UnknownName(ConfigError):
 
 
 class Refused(ConfigError):
-    """A form that is not of a page of this session."""
+    """Over HTTP: a token may not do what is asked, or a form is too long or not of a page of this session."""
 
     code = "refused"
 

@@ -243,7 +243,15 @@ def _forget(names: Names, table: str) -> Action:
 
 
 def mark(connection: Connection, names: Names, tables: Iterable[str], state: str, signal_id: str | None = None) -> None:
-    """Set the state of some tables."""
+    """Set the state of some tables.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        tables: ``schema.table``, in the list.
+        state: see ``Captured``.
+        signal_id: of the signal that asks for them; None while there is none.
+    """
     with explained("updating the list of captured tables"):
         update = sql.SQL(
             "UPDATE {} SET snapshot = %s, signal_id = %s, changed_at = now() WHERE table_name = ANY(%s)"
@@ -254,7 +262,15 @@ def mark(connection: Connection, names: Names, tables: Iterable[str], state: str
 def want_again(
     connection: Connection, names: Names, tables: Iterable[str], condition: str | None, *, sweep: bool
 ) -> None:
-    """Note that tables, or their rows under a condition, are to be read again."""
+    """Note that tables, or their rows under a condition, are to be read again.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        tables: ``schema.table``, in the list.
+        condition: SQL on the rows; None for all.
+        sweep: look for missed deletes when they are read.
+    """
     with explained("updating the list of captured tables"):
         update = sql.SQL(
             "UPDATE {} SET snapshot = 'wanted', signal_id = NULL, changed_at = now(), condition = %s, sweep = %s"

@@ -109,7 +109,12 @@ class Ghosts:
         self.buckets = min(max(self.total // BUCKET_KEYS + 1, 1), MAX_BUCKETS)
 
     def suspect(self, told: Told) -> None:
-        """Read the topic, compare with the table; leaves a file of suspects a bucket."""
+        """Read the topic, compare with the table; leaves a file of suspects a bucket.
+
+        Raises:
+            SourceError: none of the topic's keys is in a table that has rows: they look different here and there
+                (terminal). Nothing was deleted.
+        """
         self._spill("all", told)
         living = 0
         for bucket in range(self.buckets):

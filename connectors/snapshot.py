@@ -84,7 +84,7 @@ class Waiting:
         self.last = Progress((), done=False)
 
     def wait(self, seconds: float | None) -> Progress:
-        """Wait for them; see ``wait_snapshot``."""
+        """Wait for them; argument, result and errors as ``wait_snapshot``."""
         servers = self.servers
         entries = read_captured(servers.setup, servers.names)
         if not entries:
@@ -136,6 +136,10 @@ class Waiting:
 
         ``clean``: remove what an interrupted attempt left behind, and rows whose deletes were missed; without it such
         tables are not finished.
+
+        Raises:
+            ConnectError: the connector failed, is not there, has skipped the initial snapshot, or could not read a
+                table (terminal).
         """
         running = self._running()
         done = {table for table, entry in entries.items() if entry.state == "initial" and running.streaming}

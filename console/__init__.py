@@ -1,1 +1,1 @@
-"""The operator's door: the ``headwater`` command, one file a verb."""
+"""The doors: the ``headwater`` command, and HTTP with the page."""

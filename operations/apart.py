@@ -103,6 +103,10 @@ class Apart(Generic[T]):
         self._receiver.close()
 
 
+# Starts a function in a process of its own, as ``Apart`` does; tests have another.
+Start = Callable[..., Apart[Any]]
+
+
 def end_all(processes: Iterable[Apart[Any]]) -> None:
     """End several in the time of one: three that close their Spark one after the other took a stop's minute and more,
     and what stops us (systemd, docker) kills by then."""

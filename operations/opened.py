@@ -118,6 +118,14 @@ def open_generation(
 ) -> Opened:
     """Take a generation's lease and check that what it was filled from is what is there; ``accept`` writes that down.
 
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        sink: whose generation.
+        number: which; it is in the register.
+        rebuilding: it is being filled, and nobody reads it yet.
+        throttle: see ``spark.flow.Flow``.
+
     Raises:
         StateError: another process runs it, its sink is paused, or it is bound to something else (terminal; nothing
             was started).

@@ -1,1 +1,1 @@
-"""The way out: one module a system behind one contract, and dead letters. Knows neither Spark nor Kafka."""
+"""The way out: one module a system behind one contract. Knows neither Spark nor Kafka."""

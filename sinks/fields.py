@@ -16,7 +16,10 @@ MAX_TOKEN = 2**53
 
 
 class Fields:
-    """Takes keys out of a mapping one by one; ``done`` refuses what is left (a typing error must not be ignored)."""
+    """Takes keys out of a mapping one by one; ``done`` refuses what is left (a typing error must not be ignored).
+
+    Whatever takes a key raises a ConfigError (terminal) for a value that is not of its kind, as ``done`` does.
+    """
 
     def __init__(self, who: str, config: Mapping[str, Any]) -> None:
         self.who, self._left = who, dict(config)

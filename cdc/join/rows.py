@@ -33,7 +33,11 @@ class Stamp(NamedTuple):
     partition: int
 
     def pack(self) -> bytes:
-        """30 bytes whose order is the stamps' order."""
+        """30 bytes whose order is the stamps' order.
+
+        Raises:
+            StateError: its offset or partition has no room in them (terminal).
+        """
         if self.offset >= 1 << 40 or self.partition >= 1 << 16:
             raise StateError(f"offset {self.offset} of partition {self.partition} is beyond what a row can say")
         return b"%016x%010x%04x" % (self.position, self.offset, self.partition)

@@ -30,7 +30,11 @@ class JoinedView(View):
 
     @property
     def tree(self) -> Node:
-        """The root node."""
+        """The root node.
+
+        Raises:
+            ConfigError: the view was made without one (terminal).
+        """
         if self.root is None:
             raise ConfigError(f"view {self.name} has no tree")
         return self.root

@@ -146,6 +146,8 @@ class Decoder:
     def named(self, key: bytes | None, value: bytes | None, topic: str, partition: int, offset: int) -> Change:
         """Which row a record is about, and nothing else of it: its value may be none of this table.
 
+        Arguments as ``decode``; JSON has all of it in the key.
+
         Raises:
             DecodeError: it does not say (terminal).
         """

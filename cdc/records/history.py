@@ -9,7 +9,7 @@ rows with ``_hw_after < C``: whole transactions, whatever the order of their row
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -46,28 +46,6 @@ WORDS: Mapping[Op, str] = {
 }
 
 
-class Event(NamedTuple):
-    """What a cut looks at of a row of history.
-
-    Attributes:
-        key: of the row in its table.
-        op: one of ``WORDS``.
-        position: packed.
-        after: packed.
-        offset: in the topic.
-        commit_us: when its transaction was committed, µs since 1970 UTC; of a row that was read, when it was.
-        row: what it holds.
-    """
-
-    key: Any
-    op: str
-    position: int
-    after: int
-    offset: int
-    commit_us: int = 0
-    row: Any = None
-
-
 def after_of(source: Mapping[str, Any], base: int, snapshot_lsn: int) -> int:
     """The last commit before an event's transaction, packed.
 
@@ -89,16 +67,6 @@ def after_of(source: Mapping[str, Any], base: int, snapshot_lsn: int) -> int:
     sequence = source["sequence"]
     before = orjson.loads(sequence)[0] if sequence else None
     return base | (snapshot_lsn if before is None else int(before))
-
-
-def state_at(events: Iterable[Event], cut: int) -> dict[Any, Any]:
-    """A table as of a cut: what the printed SQL computes. key -> row."""
-    newest: dict[Any, Event] = {}
-    for event in events:
-        known = newest.get(event.key)
-        if event.after < cut and (known is None or (known.position, known.offset) <= (event.position, event.offset)):
-            newest[event.key] = event
-    return {key: event.row for key, event in newest.items() if event.op != DELETED}
 
 
 def cut_at_lsn(lsn: int, straddling: Iterable[int]) -> int:

@@ -2,6 +2,7 @@
 
     cache = Cache(redis.Redis(), "product")
     cache.get("7")                     # b'{"id":7,…}' or None
+    cache.get_many(["7", "8"])         # {"7": b'{"id":7,…}'}: all of one generation
 
 A plain ``GET product:7`` is right as well, except that while another generation is promoted each document changes
 hands at some moment of its own.
@@ -9,18 +10,26 @@ hands at some moment of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+Id = TypeVar("Id", bound=str | int)
 
 # As Headwater lays its keys out (docs/decisions/generation-pointer.md).
 _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
-# KEYS: the pointer. ARGV: the plain name without the id, the id.
-_FOLLOW = """\
+# For any language that can EVAL, not for a cluster (docs/sinks.md prints it). KEYS: the pointer. ARGV: the plain name
+# without the id, then ids as they stand in keys. Answers a document, or nil, for each.
+FOLLOW = """\
 local live = redis.call('HMGET', KEYS[1], 'generation', 'plain', 'moving', 'cleared')
-local plain, generation = ARGV[1] .. ':' .. ARGV[2], live[1] or '1'
-if not live[3] and (live[2] or '1') == generation then return redis.call('GET', plain) end
-local found = redis.call('GET', ARGV[1] .. '@' .. generation .. ':' .. ARGV[2])
-if found or not live[4] then return found end
-return redis.call('GET', plain)
+local generation, found = live[1] or '1', {}
+local plain, hidden = ARGV[1] .. ':', ARGV[1] .. '@' .. generation .. ':'
+local still = not live[3] and (live[2] or '1') == generation
+for at = 2, #ARGV do
+  local document = not still and redis.call('GET', hidden .. ARGV[at])
+  if still or (not document and live[4]) then document = redis.call('GET', plain .. ARGV[at]) end
+  found[at - 1] = document
+end
+return found
 """
 # Each try sees a pointer that was changed since the one before; a person promotes.
 _TRIES = 20
@@ -41,20 +50,33 @@ class Cache:
         self._cluster = type(client).__name__ == "RedisCluster"
 
     def get(self, identity: str | int) -> Any:
-        """A document as it lies there (bytes, or text if the client decodes), or None.
+        """A document as it lies there (bytes, or text if the client decodes), or None; errors as ``get_many``."""
+        return self.get_many([identity]).get(identity)
+
+    def get_many(self, identities: Sequence[Id]) -> dict[Id, Any]:
+        """Documents by id, all of one generation; ids that have none are left out.
 
         Raises:
             redis.RedisError: the server's trouble.
             RuntimeError: promotions came one after the other, faster than it could read.
         """
-        suffix = str(identity).translate(_ENCODE)
-        if not self._cluster:
-            return self._client.eval(_FOLLOW, 1, self._pointer, self._stem, suffix)
-        # The keys lie on several nodes: what was read is right if the generation is still the living one afterwards.
+        suffixes = [str(identity).translate(_ENCODE) for identity in identities]
+        if self._cluster:
+            found = self._of_nodes(suffixes)
+        else:
+            found = self._client.eval(FOLLOW, 1, self._pointer, self._stem, *suffixes)
+        pairs = zip(identities, found, strict=True)
+        return {identity: document for identity, document in pairs if document is not None}
+
+    def _of_nodes(self, suffixes: list[str]) -> list[Any]:
+        """The keys lie on several nodes: what was read is right if its generation is the living one afterwards, too."""
         generation = self._generation()
         for _ in range(_TRIES):
-            place = self._stem if generation == 1 else f"{self._stem}@{generation}"
-            found, before = self._client.get(f"{place}:{suffix}"), generation
+            place, before = self._stem if generation == 1 else f"{self._stem}@{generation}", generation
+            pipe = self._client.pipeline(transaction=False)
+            for suffix in suffixes:
+                pipe.get(f"{place}:{suffix}")
+            found = list(pipe.execute())
             generation = self._generation()
             if generation == before:
                 return found

@@ -18,6 +18,7 @@ from console.cli.options import (
     master_option,
     pipeline_argument,
     print_json,
+    since_of,
     since_option,
     together,
 )
@@ -84,10 +85,9 @@ _wanted_options = together(
 
 
 def _wanted(**asked: Any) -> Wanted:
-    from operations.letters.wanted import Wanted, moment
+    from operations.letters.wanted import Wanted
 
-    since = asked.pop("since")
-    return Wanted(**asked, since=None if since is None else moment(since))
+    return Wanted(**asked | {"since": since_of(asked["since"])})
 
 
 # -- list and show -----------------------------------------------------------------------------------------------------

@@ -77,6 +77,17 @@ cause_option = click.option("--cause", metavar="REGEX", help="Only those whose r
 since_option = click.option("--since", metavar="WHEN", help="Only since then: 30m, 2h, 7d ago, or a date or time.")
 
 
+def since_of(text: str | None) -> float | None:
+    """The moment that ``--since`` names, in epoch seconds; None: no matter since when.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    from operations.letters.wanted import moment
+
+    return None if text is None else moment(text)
+
+
 def confirm(question: str) -> None:
     """Ask before something is removed.
 

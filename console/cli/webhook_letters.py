@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from console.cli.options import cause_option, confirm, json_option, print_json, since_option, together
+from console.cli.options import cause_option, confirm, json_option, print_json, since_of, since_option, together
 from console.cli.tables import ago, print_table
 
 if TYPE_CHECKING:
@@ -44,11 +44,9 @@ _wanted_options = together(
 
 
 def _wanted(**asked: Any) -> WantedLetters:
-    from operations.letters.wanted import moment
     from operations.push.letters import WantedLetters
 
-    since = asked.pop("since")
-    return WantedLetters(**asked, since=None if since is None else moment(since))
+    return WantedLetters(**asked | {"since": since_of(asked["since"])})
 
 
 @webhooks.command(

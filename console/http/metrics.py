@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from operations.status.metrics import metrics
+from operations.metrics.pipelines import metrics
 
 router = APIRouter()
 

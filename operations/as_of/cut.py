@@ -107,6 +107,13 @@ class Cut:
 def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say: Say) -> Cut:
     """Find the cut that was asked for; nothing is changed.
 
+    Args:
+        pipeline: the loaded file.
+        catalog: the sink's, open.
+        sink: one that keeps history.
+        asked: where the cut is to be, and how long history is waited for.
+        say: told a line while it waits.
+
     Raises:
         NotBegun: the history of a table is about to begin.
         BeforeHistory: it is before the history of a table begins (terminal).
@@ -316,8 +323,19 @@ def _inside(starts: Sequence[tuple[Table, Mapping[str, int]]], until: str) -> tu
 
 
 def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work: Callable[[Cut], Any]) -> Any:
-    """Find a cut, and do something with it while the catalogue is open; arguments and errors as ``find_cut``,
-    which is tried again while histories begin."""
+    """Find a cut, and do something with it while the catalogue is open; what that returns.
+
+    Args:
+        pipeline: the loaded file.
+        sink: whose history; None for the only one that keeps it.
+        asked: as ``find_cut``, which is tried again, for as long as it may wait, while histories begin.
+        say: told a line while it waits.
+        work: given the cut.
+
+    Raises:
+        ConfigError: the sink keeps no history, or none was named and several do (terminal).
+        HeadwaterError: as ``find_cut``; of a history that has not begun in time BeforeHistory.
+    """
     if asked.token is not None:
         parse_token(asked.token)  # one that is none is not waited with
     name, until, told = history_sink(pipeline, sink), time.monotonic() + asked.wait, False

@@ -17,7 +17,7 @@ from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import pause_after
 from operations.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
-from operations.apart import Apart, end_all
+from operations.apart import Apart, Start, end_all
 from operations.catalogue import source_catalogue
 from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 # Pauses between two attempts at a next generation: what keeps it from being built is mended by a person, or comes back.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 120.0
-
-Start = Callable[..., Apart[Any]]
 
 
 @dataclass

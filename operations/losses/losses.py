@@ -20,7 +20,7 @@ from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
 from cdc.polling import pause_after
 from cdc.wording import worded
-from operations.apart import Apart, end_all
+from operations.apart import Apart, Start, end_all
 from operations.loss_note import LossNote
 from operations.losses import steps
 from operations.losses.loss_watch import LossWatch
@@ -38,7 +38,6 @@ NOTE_SECONDS = 2.0
 _SAYS = {"promote": "readers are sent to what is complete", "retire": "readers see it; what was lost is removed"}
 
 Next = Literal["remove", "promote", "again"]
-Start = Callable[..., Apart[Any]]
 
 
 def next_step(*, living_is_there: bool, ready: bool) -> Next:

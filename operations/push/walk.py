@@ -93,18 +93,7 @@ class Walk:
     def _begin(self) -> list[Told]:
         """``reset``, and the place from which on changes matter."""
         standing = self._tail.standing()
-        try:
-            newest = self._tail.newest(standing) if standing.mark is not None else b""
-        except NoChanges:
-            newest = b""
-        if standing.mark is None or not newest:
-            raise SinkUnavailable(
-                f"no changes of view {self._view} are kept now",
-                means="`changes` stands in the file, but nothing that runs has taken it up, or the server has evicted "
-                "them",
-                fix="start `headwater run FILE` again; then ask again",
-            )
-        self._cursor = Cursor(standing.generation, standing.mark, newest)
+        self._cursor = start_of(self._tail, standing, f"changes of view {self._view}")
         # What was begun and told nothing need not be taken back.
         found = [] if self._empty else [told.reset(self._why)]
         self._why, self._empty = "", True
@@ -153,6 +142,30 @@ class Walk:
         else:
             self._why = BEHIND if now.mark == before.mark else ANEW
         return []
+
+
+def start_of(tail: Follows, standing: Standing, what: str) -> Cursor:
+    """The place of the newest change, from which on changes count.
+
+    Args:
+        tail: reads them.
+        standing: which stream readers see now, as ``tail`` has told it.
+        what: what is followed, for the error.
+
+    Raises:
+        SinkUnavailable: the sink keeps none yet, or no more (transient).
+    """
+    try:
+        newest = tail.newest(standing) if standing.mark is not None else b""
+    except NoChanges:
+        newest = b""
+    if standing.mark is None or not newest:
+        raise SinkUnavailable(
+            f"no {what} are kept now",
+            means="`changes` stands in the file, but nothing that runs has taken it up, or the server has evicted them",
+            fix="start `headwater run FILE` again",
+        )
+    return Cursor(standing.generation, standing.mark, newest)
 
 
 def seen(entries: Sequence[Placed], sees: Sees, cursor: Cursor) -> list[Told]:

@@ -255,7 +255,18 @@ def open_engine(
 
 
 def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int, throttle: float) -> Engine:
-    """As ``open_engine``, for one generation that is being filled."""
+    """As ``open_engine``, for one generation that is being filled.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        sink: whose generation.
+        number: which.
+        throttle: see ``spark.flow.Flow``.
+
+    Raises:
+        HeadwaterError: it can't be run; its lease was given back.
+    """
     build = open_generation(pipeline, catalogue, sink, number, rebuilding=True, throttle=throttle)
     try:
         return _opened(pipeline, catalogue, [build], [sink], Refusals(pipeline))

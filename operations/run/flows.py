@@ -73,7 +73,7 @@ def flows_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_
 def spec_of(
     build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int, only: str | None = None
 ) -> FlowSpec:
-    """The whole work of a generation, or that of one view; arguments and errors as ``flows_of``."""
+    """The whole work of a generation, or that of the view ``only``; other arguments and errors as ``flows_of``."""
     pipeline, generation = build.pipeline, build.generation
     sink, frozen = pipeline.sinks[build.sink], read_frozen(generation)
     catalogue = known_to(pipeline, generation, catalogue)

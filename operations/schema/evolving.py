@@ -23,7 +23,7 @@ from cdc.shapes import Shape
 from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
-from operations.apart import Apart
+from operations.apart import Apart, Start
 from operations.kept_shapes import (
     Evolution,
     Todo,
@@ -43,7 +43,7 @@ from operations.schema.decide import ALL_ROWS, combined
 from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.stopped import is_former, still_to_do, with_standing
 from operations.schema.watch import Look, ShapeWatch
-from operations.schema.work import Start, Work
+from operations.schema.work import Work
 from operations.state_folder import chosen_sinks, register_of
 from spark.disk.made_of import add_table, note_taken_up
 

@@ -14,11 +14,10 @@ from typing import Any
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.polling import pause_after
-from operations.apart import Apart, end_all
+from operations.apart import Apart, Start, end_all
 from operations.kept_shapes import write_progress
 from operations.schema.steps import Step
 
-Start = Callable[..., Apart[Any]]
 # Pauses between two attempts at a step: a server that is away is asked again soon, one that refuses now and then.
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 PROGRESS_SECONDS = 2.0

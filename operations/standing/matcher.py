@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cdc.errors import SinkUnavailable
 from operations.push.cursor import Cursor, number_of, parse_cursor
+from operations.push.walk import start_of
 from operations.standing.judge import Looked, fold
 from operations.standing.registered import UNJUDGED, Registered, Searches
 from operations.standing.work import Page, Work, work_for
@@ -153,19 +153,8 @@ class Matcher:
 
     def _begin(self) -> None:
         """From here on changes count; what was before is found in the documents as they stand."""
-        standing = self._tail.standing()
-        try:
-            newest = self._tail.newest(standing) if standing.mark is not None else b""
-        except NoChanges:
-            newest = b""
-        if standing.mark is None or not newest:
-            raise SinkUnavailable(
-                "no changes are kept now",
-                means="`changes` stands in the file, but nothing that runs has taken it up, or the server has evicted "
-                "them",
-                fix="start `headwater run FILE` again",
-            )
-        self._write({"cursor": Cursor(standing.generation, standing.mark, newest).text(), "full": "1"})
+        begins = start_of(self._tail, self._tail.standing(), "changes")
+        self._write({"cursor": begins.text(), "full": "1"})
 
     def _follow(self, cursor: Cursor) -> bool:
         standing = Standing(cursor.generation, cursor.mark)

@@ -210,7 +210,18 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
 def flow_reports(
     pipeline: Pipeline, generation: Generation, note: SinkNote | None, source: Judgement, now: float
 ) -> dict[str, FlowReport]:
-    """The flows of a generation, judged; without those that are finished."""
+    """The flows of a generation, judged; without those that are finished.
+
+    Args:
+        pipeline: the loaded file.
+        generation: whose folder they are read from.
+        note: what is known of how far its sink is; None for nothing.
+        source: how the source is: a flow is not blamed for what it waits for there.
+        now: epoch seconds.
+
+    Returns:
+        by the flow's name.
+    """
     holder, told = generation.lease.holder(), {} if note is None else note.generations.get(generation.number, {})
     found = {}
     for name in generation.flows():

@@ -14,8 +14,8 @@ from typing import Any
 
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
+from operations.metrics.audit import Totals, metrics, views_of
 from operations.state_folder import state_dir
-from operations.verify.metrics import Totals, _views, metrics
 from operations.verify.report import verified
 from operations.verify.verifier import Asked
 from spark.disk.files import write_atomic
@@ -82,8 +82,8 @@ def _what(error: HeadwaterError | OSError) -> str:
 
 def line(report: Mapping[str, Any]) -> str:
     """One run in one line."""
-    rows = sum(view["expected"] for _, view in _views(report))
-    wrong = [f"{labels['sink']}/{labels['view']} {v['differences']:,} differ" for labels, v in _views(report)
+    rows = sum(view["expected"] for _, view in views_of(report))
+    wrong = [f"{labels['sink']}/{labels['view']} {v['differences']:,} differ" for labels, v in views_of(report)
              if v["differences"]]  # fmt: skip
     wrong += [f"{sink['sink']} could not be verified" for sink in report["sinks"] if sink.get("error")]
     verdict = ", ".join(wrong) or "equal"

@@ -40,6 +40,14 @@ return 1
 def forget(client: Client, reads: Reads, where: Names, keys: Sequence[str], token: int, *, cluster: bool) -> bool:
     """Forget keys of a generation; False if a newer lease forbids it.
 
+    Args:
+        client: the connection.
+        reads: tell where the generation's values are now.
+        where: the generation's names.
+        keys: ids.
+        token: of the lease under which it is done.
+        cluster: whether ``client`` leads to a cluster.
+
     Raises:
         SinkUnavailable: values are being renamed (transient).
     """

@@ -115,11 +115,6 @@ def encoded(key: str) -> bytes:
     return key.translate(_ENCODE).encode()
 
 
-def value_key(prefix: bytes, key: str) -> bytes:
-    """Where the document lies."""
-    return prefix + encoded(key)
-
-
 def version_key(value: bytes) -> bytes:
     """Where its version lies."""
     return VERSION_PREFIX + value + b"}"

@@ -94,6 +94,14 @@ Step = Callable[[str], None]
 def promote(client: Client, where: Names, who: str, old: int, cluster: bool, step: Step = lambda _name: None) -> None:
     """Make ``where.generation`` the one that readers see.
 
+    Args:
+        client: the connection.
+        where: the new generation's names.
+        who: how errors name the sink.
+        old: the generation that readers see now.
+        cluster: whether ``client`` leads to a cluster, where no key is renamed.
+        step: called with the name of each step that is done.
+
     Raises:
         SinkRefused: it has never been set up, or readers see a generation other than ``old``.
         redis.RedisError: the server went away; call again.

@@ -236,7 +236,11 @@ class RowStore(Protocol):
         ...
 
     def open(self, identity: str) -> None:
-        """Begin a new life of the namespace, under this runner's token: nobody else writes from now on."""
+        """Begin a new life of the namespace, under this runner's token: nobody else writes from now on.
+
+        Raises:
+            Fenced: a newer runner has taken it (terminal).
+        """
         ...
 
     def empty(self) -> int:

@@ -132,7 +132,12 @@ class Talk:
         return SinkRefused(f"{self.who}: {reason_of(error)}", means="nothing was skipped; the batch is held", fix=fix)
 
     def guarded(self, text: str) -> None:
-        """Raise what a refusal of the guard means; nothing for any other text."""
+        """Raise what a refusal of the guard means; nothing for any other text.
+
+        Raises:
+            Fenced: another process has taken the namespace over (terminal).
+            SinkUnavailable: a later attempt at the batch is at work, or the server has lost the marks (transient).
+        """
         if FENCED in text:
             raise Fenced(
                 f"{self.who}: {self.settings.title} was taken over by another process",
@@ -148,7 +153,11 @@ class Talk:
             self.lost()
 
     def lost(self) -> NoReturn:
-        """Raise: the marks are not there."""
+        """Raise: the marks are not there.
+
+        Raises:
+            SinkUnavailable: always (transient): who starts again finds out what was lost.
+        """
         raise SinkUnavailable(
             f"{self.who}: {self.settings.title} has lost its marks",
             means="the server was emptied, or restored from an older copy; the flow starts again and finds out",

@@ -91,7 +91,11 @@ class Register:
         raise StateError(f"sink {self.sink} has no generation {number}", fix=f"it has {there}: `headwater generations`")
 
     def living(self) -> int:
-        """The number of the one that readers see."""
+        """The number of the one that readers see.
+
+        Raises:
+            StateError: the register says so of none (terminal).
+        """
         for entry in self.entries():
             if entry.stage == "living":
                 return entry.number
@@ -247,7 +251,11 @@ class Register:
             entry["stage"] = "retiring"
 
     def promote(self, number: int) -> None:
-        """Make a generation the living one; the one that was becomes the previous one."""
+        """Make a generation the living one; the one that was becomes the previous one.
+
+        Raises:
+            StateError: it was removed meanwhile, or its promotion was overtaken by that of another one (terminal).
+        """
 
         def moved(entry: Registered) -> Registered:
             if entry.number == number:

@@ -9,7 +9,6 @@ next task of the partition makes the same documents once more.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from spark.join.stage import filled, live, this_task, view_of
 from spark.reading.entries import Decoded, Entry
 from spark.reading.expressions import META, PREFIX
 from spark.reading.spec import FlowSpec, unpack
+from spark.write import letter_of
 
 # Beside an entry's own columns: what the document shows as a struct, and the texts of its key, which a delete has too.
 COLUMNS, KEY = PREFIX + "columns", PREFIX + "key"
@@ -73,7 +73,8 @@ class _Former:
     def __call__(self, joiner: Joiner, made: list[Made], ts_ms: int) -> tuple[list[Entry], list[DeadLetter]]:
         entries, unfit = table_entries(joiner, made, self._count, ts_ms)
         self._count += len(made)
-        return entries, [_letter(self._spec, entry, why) for entry, why in unfit]
+        # Of entries partition and offset tell other things here, and a letter has the place of no one record.
+        return entries, [letter_of(self._spec, entry._replace(partition=-1, offset=-1), why) for entry, why in unfit]
 
 
 def table_entries(
@@ -134,20 +135,3 @@ def _handed(spec: FlowSpec, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBat
     for one in decoded:
         deadletters.send(spec.dead_letters, one.letters)
         yield table_batch(view, [*one.entries, one.tally()._replace(id=attempt)])
-
-
-def _letter(spec: FlowSpec, entry: Entry, reason: str) -> DeadLetter:
-    return DeadLetter(
-        sink=spec.sink,
-        view=entry.view,
-        key=entry.id,
-        version=entry.version,
-        reason=reason,
-        document=entry.document,
-        topic="",
-        partition=-1,
-        offset=-1,
-        at_ms=int(time.time() * 1000),
-        generation=spec.generation,
-        deleting=False,
-    )

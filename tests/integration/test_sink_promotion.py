@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import redis
 from elasticsearch import Elasticsearch
+from headwater_client.cache import FOLLOW, Cache
 
 from sinks.contract import WRITTEN, Item, Sink
 from sinks.elasticsearch.sink import ElasticsearchSink
-from sinks.redis.reader import FOLLOW, Reader
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
@@ -91,16 +91,16 @@ def ways(subject: Subject) -> Iterator[dict[str, Callable[[int], list[bytes | No
 def redis_ways(subject: Subject) -> Iterator[dict[str, Callable[[int], list[bytes | None]]]]:
     name = f"{subject.name}:{VIEW}"
     with redis.Redis.from_url(subject.url) as client:
-        reader = Reader(client, VIEW, key_prefix=f"{subject.name}:")
+        cache = Cache(client, VIEW, key_prefix=f"{subject.name}:")
 
         def many(number: int) -> list[bytes | None]:
-            found = reader.get_many([str(n) for n in numbers(number)])
+            found = cache.get_many([str(n) for n in numbers(number)])
             return [found.get(str(n)) for n in numbers(number)]
 
         yield {
             "plain": lambda number: [client.get(f"{name}:{n}") for n in numbers(number)],
             "reader": many,
-            "script": lambda number: [client.eval(FOLLOW, 1, f"{name}@live", name, number)],
+            "script": lambda number: client.eval(FOLLOW, 1, f"{name}@live", name, *numbers(number)),
         }
 
 
@@ -151,7 +151,7 @@ def test_readers_see_no_failure_and_no_wrong_document(subject: Subject, ways: di
             keys = numbers(number) if len(answers) > 1 else [number]
             seen = {generations_of(n, answer) for n, answer in zip(keys, answers, strict=True)}
             assert frozenset() not in seen, f"{name}: {number}: {answers}"
-            if name in ("reader", "search"):
+            if name in ("reader", "script", "search"):
                 assert frozenset.intersection(*seen), f"{name}: two generations in one answer: {answers}"
             if started > switched[-1][1]:
                 assert all("new" in one for one in seen), f"{name}: the old one after the promotion"

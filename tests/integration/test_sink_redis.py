@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import redis
+from headwater_client.cache import Cache
 from redis.cluster import key_slot
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Item, Outcome
 from sinks.redis import RedisSink, names
-from sinks.redis.reader import Reader
 from tests.support.redis_server import free_port, redis_servers
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
@@ -66,7 +66,7 @@ def opened(subject: Subject, generation: int = 1, **over: Any) -> RedisSink:
 
 
 def keys_of(subject: Subject, identity: str) -> tuple[bytes, bytes]:
-    value = names.value_key(names.prefix_of(f"{subject.name}:", VIEW), identity)
+    value = names.prefix_of(f"{subject.name}:", VIEW) + names.encoded(identity)
     return value, names.version_key(value)
 
 
@@ -292,10 +292,10 @@ def test_a_clusters_generations_are_told_apart_by_the_pointer_alone(start: Start
     second.write(VIEW, [Item(str(n), 1, doc(n, "new")) for n in range(100, 300)])
     keys = [str(n) for n in range(300)]
     with redis.RedisCluster(host="127.0.0.1", port=ports[0]) as client:
-        reader = Reader(client, VIEW, f"{subject.name}:")
-        assert reader.get_many(keys) == {str(n): doc(n, "old") for n in range(200)}
+        cache = Cache(client, VIEW, f"{subject.name}:")
+        assert cache.get_many(keys) == {str(n): doc(n, "old") for n in range(200)}
         second.promote(VIEW, 1)
-        assert reader.get_many(keys) == {str(n): doc(n, "new") for n in range(100, 300)}
+        assert cache.get_many(keys) == {str(n): doc(n, "new") for n in range(100, 300)}
         assert client.get(f"{subject.name}:{VIEW}:150") == doc(150, "old"), "a plain GET stays with the first"
     assert first.living(VIEW) == 2
     assert len(held(first)) == len(held(second)) == 200
@@ -333,5 +333,5 @@ def test_fault_40_a_cluster_node_that_is_away_for_a_while(start: Start) -> None:
 
 def test_value_and_version_share_a_slot() -> None:
     for identity in ("", "1", "a|b", "{a}", "a}b", "}{", "{}", "{", "}", "%7B", "x{y}z{w}", "ü"):
-        value = names.value_key(b"p:thing:", identity)
+        value = b"p:thing:" + names.encoded(identity)
         assert key_slot(value) == key_slot(names.version_key(value)), identity

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import redis
+from headwater_client.cache import FOLLOW, Cache
 
 from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.contract import WRITTEN, Item
 from sinks.redis import RedisSink, promotion
 from sinks.redis.names import Names
-from sinks.redis.reader import FOLLOW, Reader
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
@@ -44,7 +44,7 @@ class Stage:
             sink.setup()
             batch = [Item(key, version, document) for key, (version, document) in documents.items()]
             assert set(sink.write(VIEW, batch)) == {WRITTEN}
-        self.reader = Reader(client, VIEW, f"{subject.name}:")
+        self.cache = Cache(client, VIEW, f"{subject.name}:")
 
     def opened(self, generation: int = 1, **over: Any) -> RedisSink:
         sink = self.subject.open(generation, **over)
@@ -71,10 +71,10 @@ class Stage:
     def check_readers(self, exact: dict[str, tuple[int, bytes]]) -> None:
         """Who follows the pointer sees exactly one generation; a plain GET one of the two, key by key."""
         keys = [str(n) for n in range(1500)]
-        assert self.reader.get_many(keys) == {key: document for key, (_, document) in exact.items()}
+        assert self.cache.get_many(keys) == {key: document for key, (_, document) in exact.items()}
         for key in keys[::7]:
             followed = self.client.eval(FOLLOW, 1, f"{self.name}@live", self.name, key)
-            assert followed == self.reader.get(key) == exact.get(key, (0, None))[1]
+            assert followed == [self.cache.get(key)] == [exact.get(key, (0, None))[1]]
             assert self.plain(key) in (OLD.get(key, (0, None))[1], NEW.get(key, (0, None))[1])
 
     def check_ended(self, generation: int) -> None:
@@ -302,28 +302,12 @@ def test_a_number_left_with_a_generation_tells_of_an_older_state(stage: Stage) -
     assert not stage.client.exists(f"{stage.name}@live"), "nothing is claimed by looking"
 
 
-def test_a_reader_needs_one_round_trip_as_a_rule(stage: Stage) -> None:
-    def commands() -> int:
-        return int(stage.client.info("commandstats").get("cmdstat_exec", {}).get("calls", 0))
-
-    reader = Reader(stage.client, VIEW, f"{stage.subject.name}:")
-    before = commands()
-    for _ in range(10):
-        reader.get("3")
-    assert commands() - before == 10
-    stage.second.promote(VIEW, 1)
-    before = commands()
-    for _ in range(10):
-        reader.get("3")
-    assert commands() - before == 10, "the plain names were its guess before and are right again"
-
-
 def test_a_reader_that_decodes_gets_text(stage: Stage) -> None:
     with redis.Redis.from_url(stage.subject.url, decode_responses=True) as client:
-        reader = Reader(client, VIEW, f"{stage.subject.name}:")
-        assert reader.get_many(["3", "none"]) == {"3": doc(3, "old").decode()}
+        cache = Cache(client, VIEW, f"{stage.subject.name}:")
+        assert cache.get_many(["3", "none"]) == {"3": doc(3, "old").decode()}
         stage.cut_at("swapping")
-        assert reader.get("700") == doc(700, "new").decode()
+        assert cache.get("700") == doc(700, "new").decode()
 
 
 def test_a_server_without_memory_can_be_claimed_and_promoted(stage: Stage) -> None:

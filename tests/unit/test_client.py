@@ -25,6 +25,7 @@ from headwater_client import (
     take_token,
     whatever,
 )
+from headwater_client.cache import FOLLOW, Cache
 from headwater_client.cookies import read_cookies, written_cookies
 from headwater_client.session import MOST, SECONDS, Tokens, opened, sealed
 from headwater_client.wsgi import ReadYourWrites
@@ -220,3 +221,65 @@ def test_of_several_writes_the_worst_counts_and_what_is_settled_is_not_waited_fo
 ) -> None:
     answer = _Answers(**states).wait(list(states))
     assert (answer.state, answer.settled) == (state, settled)
+
+
+# -- the cache ---------------------------------------------------------------------------------------------------------
+
+
+class _Pipe:
+    def __init__(self, held: dict[str, bytes]) -> None:
+        self.held, self.keys = held, list[str]()
+
+    def get(self, key: str) -> None:
+        self.keys.append(key)
+
+    def execute(self) -> list[bytes | None]:
+        return [self.held.get(key) for key in self.keys]
+
+
+class RedisCluster:
+    """Known by its name; readers are led to the next of ``pointers`` after each look."""
+
+    def __init__(self, held: dict[str, bytes], pointers: Iterable[bytes | None]) -> None:
+        self.held, self.pointers = held, iter(pointers)
+
+    def pipeline(self, transaction: bool) -> _Pipe:
+        assert not transaction, "a cluster has none over several nodes"
+        return _Pipe(self.held)
+
+    def hget(self, key: str, field: str) -> bytes | None:
+        assert (key, field) == ("p:order@live", "generation")
+        return next(self.pointers)
+
+
+HELD = {"p:order:1": b"old", "p:order:2": b"old", "p:order@2:1": b"new", "p:order@2:%7B": b"braces"}
+
+
+@pytest.mark.parametrize(
+    ("pointers", "found"),
+    [
+        ([None, None], {"1": b"old", 2: b"old"}),
+        ([b"1", b"2", b"2"], {"1": b"new", "{": b"braces"}),
+    ],
+)
+def test_a_clusters_documents_are_all_of_one_generation(pointers: list[bytes | None], found: dict[Any, bytes]) -> None:
+    cache = Cache(RedisCluster(HELD, pointers), "order", "p:")
+    assert cache.get_many(["1", 2, "{", "none"]) == found
+
+
+def test_a_pointer_that_never_stands_still_is_told() -> None:
+    cache = Cache(RedisCluster(HELD, (b"%d" % (n % 2 + 1) for n in range(100))), "order", "p:")
+    with pytest.raises(RuntimeError, match="p:order@live never stood still"):
+        cache.get("1")
+
+
+def test_documents_of_one_server_take_one_round_trip() -> None:
+    asked = []
+
+    class Server:
+        def eval(self, *arguments: Any) -> list[bytes | None]:
+            asked.append(arguments)
+            return [b"{}", None]
+
+    assert Cache(Server(), "order", "p:").get_many(["%", 7]) == {"%": b"{}"}
+    assert asked == [(FOLLOW, 1, "p:order@live", "p:order", "%25", "7")]

@@ -21,7 +21,6 @@ from cdc.records.encoding import JSON
 from cdc.records.history import (
     AFTER,
     OP,
-    Event,
     after_of,
     as_of_sql,
     begins_at,
@@ -29,7 +28,6 @@ from cdc.records.history import (
     cut_at_time,
     cut_behind,
     set_aside,
-    state_at,
     versions_sql,
 )
 from cdc.records.position import parse_lsn
@@ -43,6 +41,7 @@ from operations.as_of.reading import shown
 from spark.reading.spec import FlowSpec
 from spark.warehouse.history_rows import HistoryDecoder
 from spark.warehouse.history_tables import HistoryPlace, columns_of, follow, former_column, retyped_key
+from tests.support.histories import Event, state_at
 from tests.unit.test_spark_entries import records
 
 SNAPSHOT, EACH, ACCOUNTS = 1000, 100, 6

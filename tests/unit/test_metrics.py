@@ -25,12 +25,12 @@ from operations.freshness.note import (
     write_sink_note,
     write_source_note,
 )
+from operations.metrics.audit import Totals
+from operations.metrics.audit import metrics as audit_metrics
+from operations.metrics.pipelines import metrics
 from operations.push.health import Health, write_note
 from operations.state_folder import register_of, state_dir
 from operations.status.judgement import JUDGEMENTS
-from operations.status.metrics import metrics
-from operations.verify.metrics import Totals
-from operations.verify.metrics import metrics as audit_metrics
 from spark.disk.status import BATCH_SECONDS, FlowStatus
 from tests.unit.test_alive import FILE
 from tests.unit.test_standing import noted

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from operations.metrics.pipelines import metrics
 from operations.status.judgement import BAD, JUDGEMENTS
-from operations.status.metrics import metrics
 from tests.support import promtool
 from tests.unit.test_metrics import NAME, ROOT, named, pipeline
 from tests.unit.test_standing import noted

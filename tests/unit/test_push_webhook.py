@@ -13,6 +13,7 @@ from cdc.errors import PipelineFileError
 from cdc.pipeline import load
 from console.cli.status import push_line
 from operations.checked_webhooks import checked_webhooks
+from operations.metrics.pipelines import metrics
 from operations.pausing import pause, resume
 from operations.push import told
 from operations.push.cursor import Cursor
@@ -22,7 +23,6 @@ from operations.push.signing import signed
 from operations.push.told import Told
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
 from operations.push.writing import records
-from operations.status.metrics import metrics
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FILE = """

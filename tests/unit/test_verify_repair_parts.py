@@ -15,10 +15,10 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.keys import stray_id
 from cdc.view import View
+from operations.metrics.audit import Totals, metrics
 from operations.verify.audit import line
 from operations.verify.buckets import Keys
 from operations.verify.comparison import marked, unmarked
-from operations.verify.metrics import Totals, metrics
 from operations.verify.newest_records import Asked, Record
 from operations.verify.repair import ROOM, root_of, write_above
 from operations.verify.repair_warehouse import statement

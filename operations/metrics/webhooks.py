@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.metric_families import counter, gauge
+from operations.metrics.families import counter, gauge
 from operations.push.health import push_report
 
 Samples = list[tuple[Mapping[str, str], float]]

@@ -16,9 +16,9 @@ from prometheus_client.registry import Collector
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.metric_families import counter, gauge, histogram
-from operations.push.metrics import push_metrics
-from operations.standing.metrics import standing_metrics
+from operations.metrics.families import counter, gauge, histogram
+from operations.metrics.matchers import standing_metrics
+from operations.metrics.webhooks import push_metrics
 from operations.state_folder import state_dir
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.core import Metric
 
 from cdc.pipeline import Pipeline
-from operations.metric_families import counter, gauge
+from operations.metrics.families import counter, gauge
 from operations.standing.note import MatcherNote, read_notes, works
 
 _COUNTED = (

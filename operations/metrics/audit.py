@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from operations.metric_families import Labelled, counter, gauge
+from operations.metrics.families import Labelled, counter, gauge
 
 KINDS = ("missing", "extra", "changed")
 
@@ -34,7 +34,7 @@ class Totals:
         """Remember a report; a sink that could not be verified counts as an error."""
         self.report = report
         self.errors += any(sink.get("error") for sink in report["sinks"])
-        for labels, view in _views(report):
+        for labels, view in views_of(report):
             at = (labels["sink"], labels["view"])
             self.repaired[at] = self.repaired.get(at, 0) + (view["repaired"] or 0)
 
@@ -63,7 +63,7 @@ class _Audit(Collector):
 
     def _of_the_last(self, report: Mapping[str, Any]) -> Iterator[Metric]:
         own = self.own
-        views = [({**own, **labels}, view) for labels, view in _views(report)]
+        views = [({**own, **labels}, view) for labels, view in views_of(report)]
         kinds = [({**labels, "kind": kind}, view) for labels, view in views for kind in KINDS]
         sample = report["sample"]["rows"] if report["sample"] else 0
         repaired = [(of, self.totals.repaired.get((of["sink"], of["view"]), 0)) for of, _ in views]
@@ -82,7 +82,8 @@ class _Audit(Collector):
         yield _counter("repaired", "Documents repaired since the audit began.", repaired)
 
 
-def _views(report: Mapping[str, Any]) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
+def views_of(report: Mapping[str, Any]) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
+    """What a report says of each view, by the labels ``sink`` and ``view``."""
     return [({"sink": s["sink"], "view": view["view"]}, view) for s in report["sinks"] for view in s["views"]]
 
 

@@ -1,0 +1,1 @@
+"""What Prometheus is told: of pipelines, their webhooks and matchers, and of an audit."""

@@ -31,6 +31,7 @@ from connectors.failover import plan_failover
 from connectors.lost_records import lost_records
 from connectors.marker_watch import has_skipped, refuse_lost_marker
 from connectors.preflight import outbox, primary_keys, tables, toast
+from connectors.preflight.gathered import gathered
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
@@ -277,7 +278,7 @@ def refuse_unfit(servers: Servers) -> None:
     if servers.pipeline.source.outbox is not None:
         checks.append(outbox.CHECK)
     found = [finding for check in checks for finding in check.run(site)]
-    errors = [finding for finding in found if finding.level is Level.ERROR]
+    errors = gathered(finding for finding in found if finding.level is Level.ERROR)
     if errors:
         raise SourceError(
             "; ".join(finding.message for finding in errors),

@@ -40,7 +40,7 @@ def _as_one(same: Sequence[Finding]) -> Finding:
     return replace(first, message=message, fix=first.fix + others)
 
 
-def counted(findings: Sequence[Finding]) -> str:
+def tally(findings: Sequence[Finding]) -> str:
     """How many warnings and notes there are: ``2 warnings, 1 note``; empty if there are none."""
     numbers = {level: sum(one.level is level for one in findings) for level in (Level.WARNING, Level.NOTE)}
     return ", ".join(f"{n:,} {level.value}{'' if n == 1 else 's'}" for level, n in numbers.items() if n)

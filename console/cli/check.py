@@ -45,7 +45,7 @@ def command(file: Path, as_json: bool) -> None:
 
     pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
     from connectors.preflight import preflight
-    from connectors.preflight.gathered import counted
+    from connectors.preflight.gathered import tally
     from operations.checked_sinks import checked_sinks
     from operations.checked_views import checked_views
     from operations.checked_warehouses import checked_warehouses
@@ -63,7 +63,7 @@ def command(file: Path, as_json: bool) -> None:
     if as_json:
         print_json({"pipeline": pipeline.name, "ready": not bad, "checks": [to_dict(answer) for answer in answers]})
     else:
-        ready = "; ".join(filter(None, ["ready", counted(told)]))
+        ready = "; ".join(filter(None, ["ready", tally(told)]))
         click.echo(f"{bad} of {len(answers)} checks must be mended" if bad else ready)
     sys.exit(1 if bad else 0)
 

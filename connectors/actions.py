@@ -14,6 +14,8 @@ from connectors.postgres import explained
 if TYPE_CHECKING:
     from connectors.servers import Servers
 
+# So many actions, or tables of one, are more than a person reads one by one.
+MANY = 4
 Show = Callable[["Action"], None]
 
 
@@ -29,6 +31,8 @@ class Action:
         before: what is there; None if nothing. Never holds a secret.
         after: what will be there; None if it is removed.
         run: does it; idempotent.
+        of: the tables (of kind ``topic``: the topics) that it is about, where ``name`` is not one of them.
+        alike: what is done to each of ``of``, where ``detail`` names it: so others of the same can be told with it.
     """
 
     kind: str
@@ -37,6 +41,13 @@ class Action:
     before: Any = None
     after: Any = None
     run: Callable[[Servers], None] = field(default=lambda servers: None, compare=False, repr=False)
+    of: tuple[str, ...] = ()
+    alike: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it is about, one by one."""
+        return self.of or (self.name,)
 
     def to_dict(self) -> dict[str, Any]:
         """As ``plan --json`` prints it."""
@@ -50,6 +61,18 @@ class Action:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}: {self.detail}"
+
+
+def counted(actions: Sequence[Action], others: int = 0) -> str:
+    """How many changes they are, and for how many tables if those are many: ``1,503 changes for 300 tables``.
+
+    Args:
+        actions: of a plan.
+        others: changes that are no actions.
+    """
+    named = {name for one in actions if one.kind in ("snapshot", "replica-identity") for name in one.names}
+    tables = named | {name for one in actions if one.kind == "publication" for name in one.of}
+    return f"{len(actions) + others:,} changes" + (f" for {len(tables):,} tables" if len(tables) >= MANY else "")
 
 
 def statements(what: str, *composed: sql.Composed, fix: str = "") -> Callable[[Servers], None]:

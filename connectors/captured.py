@@ -230,7 +230,7 @@ def _identify(names: Names, publication: str, tables: list[str]) -> Action:
                 servers.setup.execute(update, [json.dumps(now.to_dict()), table])
 
     detail = "remember what these tables are, so that one that takes their name is noticed"
-    return Action("table", ", ".join(tables), detail, None, "identity", run)
+    return Action("table", ", ".join(tables), detail, None, "identity", run, tuple(tables))
 
 
 def _forget(names: Names, table: str) -> Action:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cdc.errors import SourceError
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
@@ -46,11 +48,13 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
             [names.schema, list(names.tables)],
         ).fetchall()
     if triggers:
-        actions.append(Action("trigger", ", ".join(triggers), "drop the TRUNCATE triggers", "present", None, _triggers))
+        detail, of = "drop the TRUNCATE triggers", tuple(triggers)
+        actions.append(Action("trigger", ", ".join(of), detail, "present", None, _triggers, of))
     there = servers.kafka.describe(_topics(servers, topics=topics))
     if there:
-        run = lambda s: _delete_topics(s, sorted(there))  # noqa: E731
-        actions.append(Action("topic", ", ".join(sorted(there)), "delete", "present", None, run))
+        gone = tuple(sorted(there))
+        run = lambda s: _delete_topics(s, gone)  # noqa: E731
+        actions.append(Action("topic", ", ".join(gone), "delete", "present", None, run, gone))
     if ours:  # last: it holds the list of captured tables, by which a second run finds the topics
         actions.append(Action("schema", names.schema, "drop this pipeline's tables", "present", None, _schema))
     return actions
@@ -129,8 +133,8 @@ def _triggers(servers: Servers) -> None:
     drop_triggers(servers.setup, servers.names)
 
 
-def _delete_topics(servers: Servers, topics: list[str]) -> None:
-    servers.kafka.delete(topics)
+def _delete_topics(servers: Servers, topics: Sequence[str]) -> None:
+    servers.kafka.delete(list(topics))
     servers.kafka.delete_group(signal_group(servers.pipeline))
 
 

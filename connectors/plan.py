@@ -31,6 +31,7 @@ from connectors.failover import plan_failover
 from connectors.lost_records import lost_records
 from connectors.marker_watch import has_skipped, refuse_lost_marker
 from connectors.preflight import outbox, primary_keys, tables, toast
+from connectors.preflight.gathered import gathered
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
@@ -277,7 +278,7 @@ def refuse_unfit(servers: Servers) -> None:
     if servers.pipeline.source.outbox is not None:
         checks.append(outbox.CHECK)
     found = [finding for check in checks for finding in check.run(site)]
-    errors = [finding for finding in found if finding.level is Level.ERROR]
+    errors = gathered(finding for finding in found if finding.level is Level.ERROR)
     if errors:
         raise SourceError(
             "; ".join(finding.message for finding in errors),
@@ -337,8 +338,8 @@ def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Act
         wait_ready(servers)
         request(servers, missing)
 
-    name = ", ".join(sorted(missing))
-    return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
+    of = tuple(sorted(missing))
+    return [Action("snapshot", ", ".join(of), "send a signal for an incremental snapshot", None, "requested", run, of)]
 
 
 def request(servers: Servers, tables: Mapping[str, str | None]) -> None:
@@ -361,9 +362,8 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
         seen = [actual.captured[table] for table in initial]
         complete(servers.setup, servers.names, servers.pipeline.source.publication, seen)
 
-    return [
-        Action("snapshot", ", ".join(initial), "remove what an interrupted snapshot left", "interrupted", "done", run)
-    ]
+    detail, of = "remove what an interrupted snapshot left", tuple(initial)
+    return [Action("snapshot", ", ".join(of), detail, "interrupted", "done", run, of)]
 
 
 def hear(servers: Servers) -> Heard:

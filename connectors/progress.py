@@ -35,6 +35,7 @@ class TableProgress:
         done: all of its rows are in the topic.
         sweeping: missed deletes are looked for now.
         swept: rows that were in the topic and not in the table, and are deleted now; None if nobody looked.
+        read: Debezium has read it; it is ``done`` once streaming has begun, or missed deletes are made up for.
     """
 
     table: str
@@ -43,6 +44,7 @@ class TableProgress:
     done: bool
     sweeping: bool = False
     swept: int | None = None
+    read: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ class SnapshotMeter:
         self.total = total_rows(servers.setup, entry.table) if entry.condition is None else None
         self.before: int | None = None
 
-    def measure(self, ends: Iterable[int], heard: Heard, *, done: bool, swept: int | None) -> TableProgress:
+    def measure(
+        self, ends: Iterable[int], heard: Heard, *, done: bool, swept: int | None, read: bool = False
+    ) -> TableProgress:
         """The progress, from its topics' end offsets. A table that is read again counts from where the wait began."""
         records = sum(ends)
         if self.before is None:
@@ -83,7 +87,7 @@ class SnapshotMeter:
             return TableProgress(self.table, heard.rows[self.table], heard.rows[self.table], done=True, swept=swept)
         rows = records - self.before
         rows = rows if self.total is None else min(rows, self.total)
-        return TableProgress(self.table, rows, self.total, done=done, swept=swept)
+        return TableProgress(self.table, rows, self.total, done=done, swept=swept, read=read)
 
 
 def total_rows(connection: Connection, table: str) -> int | None:

@@ -19,7 +19,7 @@ from connectors.plan import has_failed, is_complete, lost_requests, request
 from connectors.progress import Progress, SnapshotMeter, TableProgress
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
-from connectors.signals import Heard, Notifications
+from connectors.signals import COMPLETE, Heard, Notifications
 
 PAUSE_SECONDS = 0.5
 # How often it is looked whether a request was lost.
@@ -107,6 +107,7 @@ class Waiting:
                     heard,
                     done=table in done,
                     swept=self.swept.get(table),
+                    read=table in open_ones and is_read(heard, open_ones[table]),
                 )
                 for table, meter in sorted(meters.items())
             )
@@ -183,6 +184,13 @@ class Waiting:
         now = TableProgress(table, done, max(done, total), done=False, sweeping=True)
         others = tuple(other for other in self.last.tables if other.table != table)
         self.progress(Progress((*others, now), done=False))
+
+
+def is_read(heard: Heard, entry: Captured) -> bool:
+    """Debezium has said that it has read a table, also in an initial snapshot that goes on with others. Pure."""
+    if entry.state == "initial":
+        return heard.statuses.get("initial", {}).get(entry.table) in COMPLETE
+    return is_complete(heard, entry)
 
 
 def refuse_failed(heard: Heard, entries: dict[str, Captured]) -> None:

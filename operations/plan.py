@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from connectors.actions import Action
+from connectors.actions import Action, counted
 from connectors.apply import plan_pipeline
 from connectors.captured import read_captured
 from connectors.names import Names
@@ -19,6 +19,9 @@ from operations.gate import refuse_wrong_views
 from operations.generations.outdated import line, needed
 from operations.schema.said import migrations
 from operations.status.evolving import evolving
+
+# Tables that the last line names.
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,10 @@ class Plan:
         later = set(self.edits.rebuilt) - set(self.building) if self.edits is not None else set[str]()
         asked = len(self.asked()) + len(later & {one["sink"] for one in self.sinks})
         if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`
-            return f"{len(self.actions)} changes; `run` is making them: it takes up {', '.join(sorted(self.capturing))}"
+            taken, more = sorted(self.capturing)[:NAMED], ", …" if len(self.capturing) > NAMED else ""
+            return f"{counted(self.actions)}; `run` is making them: it takes up {', '.join(taken)}{more}"
         if self.actions or asked:
-            return f"{len(self.actions) + asked} changes; `headwater apply {file}` makes them"
+            return f"{counted(self.actions, asked)}; `headwater apply {file}` makes them"
         return "" if self.sinks or self.tables or self.evolving or self.mending else "nothing to change"
 
     def to_dict(self) -> dict[str, Any]:

@@ -139,15 +139,18 @@ def plan_publication(
             for verb in ("DROP", "ADD")
         )
         run = statements(f"removing the filter on {table} from publication {name}", *parts)
-        before.append(Action("publication", name, f"send all rows and columns of {table}", "filtered", "whole", run))
+        detail, alike = f"send all rows and columns of {table}", f"{name} sends all of their rows and columns"
+        before.append(Action("publication", name, detail, "filtered", "whole", run, (table,), alike))
     for table in sorted(wanted - actual.tables):
         add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, identifier(table))
         run = statements(f"adding {table} to publication {name}", add)
-        before.append(Action("publication", name, f"add table {table}", None, table, run))
+        alike = f"add to {name}"
+        before.append(Action("publication", name, f"add table {table}", None, table, run, (table,), alike))
     for table in sorted(actual.tables - wanted) if not actual.all_tables else []:
         drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(publication, identifier(table))
         run = statements(f"removing {table} from publication {name}", drop)
-        after_connector.append(Action("publication", name, f"remove table {table}", table, None, run))
+        alike = f"remove from {name}"
+        after_connector.append(Action("publication", name, f"remove table {table}", table, None, run, (table,), alike))
     return before, after_connector
 
 

@@ -12,6 +12,7 @@ from connectors.connector import read_connector
 from connectors.debezium import connector_name, marker_topic
 from connectors.lost_records import lost_records
 from connectors.marker_watch import refuse_lost_marker
+from connectors.preflight.gathered import some
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.topics import plan_topics, wanted_topics
 
@@ -38,8 +39,9 @@ def run(site: Site) -> Iterator[Finding]:
     for action in actions:
         if action.before is not None:
             level = Level.ERROR if "cleanup.policy" in action.after else Level.WARNING
-            message = f"other settings than the pipeline's: {action.detail.removeprefix('set ')} is wanted"
-            yield Finding(level, action.name, message, "`headwater apply` sets them")
+            wanted_here = f"other settings than the pipeline's: {action.detail.removeprefix('set ')} is wanted"
+            many = f"{{n}} topics ({{names}}) have {wanted_here}"
+            yield Finding(level, action.name, wanted_here, "`headwater apply` sets them", many)
     yield from _lost(site, actual)
 
 
@@ -72,7 +74,7 @@ def _missing(site: Site, topics: list[str]) -> Finding:
         exists = False  # the check «connect» says so
     if not exists:
         return Finding(Level.NOTE, "topics", f"{len(topics)} topics do not exist yet", "`headwater apply` creates them")
-    message = f"topics are gone that the connector writes to: {', '.join(topics)}; it waits, and says RUNNING"
+    message = f"topics are gone that the connector writes to: {some(topics)}; it waits, and says RUNNING"
     return Finding(Level.ERROR, "topics", message, "`headwater apply` creates them, and reads the tables again")
 
 

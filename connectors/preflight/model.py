@@ -35,12 +35,15 @@ class Finding:
         about: the object: a table, a setting, a role.
         message: what is wrong and what that leads to.
         fix: what to do, best as a command or a line of SQL.
+        many: what is said of several objects that have it in common, with ``{n}`` and ``{names}``; "" where each has
+            its own.
     """
 
     level: Level
     about: str
     message: str
     fix: str = ""
+    many: str = ""
 
 
 @dataclass

@@ -28,27 +28,34 @@ def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
             " or a unique index on NOT NULL columns and"
             f" ALTER TABLE {sql_table(name)} REPLICA IDENTITY USING INDEX …"
         )
-        yield Finding(Level.ERROR, name, message, fix)
+        many = "{n} tables have a primary key that is DEFERRABLE ({names}): Postgres does not log rows by such a key"
+        yield Finding(Level.ERROR, name, message, fix, many)
     elif not table.primary_key:
         message = f"{name} has no primary key: updates and deletes could not be matched with rows"
         fix = (
             f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"
             f" ALTER TABLE {sql_table(name)} REPLICA IDENTITY USING INDEX …"
         )
-        yield Finding(Level.ERROR, name, message, fix)
+        many = "{n} tables have no primary key ({names}): updates and deletes could not be matched with rows"
+        yield Finding(Level.ERROR, name, message, fix, many)
     elif hidden := sorted(set(table.primary_key) & set(fact.generated)):
         message = f"{name} has a generated column in its key ({', '.join(hidden)}), which is not captured"
-        yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns")
+        many = "{n} tables have a generated column in their key ({names}), which is not captured"
+        yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns", many)
     elif collated := [column for column in table.primary_key if table.by_name[column].collated]:
         message = f"{name} has the column {', '.join(collated)} in its key; {COLLATED}"
         fix = DETERMINISTIC.format(table=sql_table(name), column=sql_name(collated[0]))
-        yield Finding(Level.ERROR, name, message, fix)
+        many = f"{{n}} tables have a column in their key ({{names}}) of which this holds: {COLLATED}"
+        yield Finding(Level.ERROR, name, message, fix, many)
     elif fact.replica_identity == "n":
         message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
-        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY DEFAULT")
+        many = "{n} tables have replica identity NOTHING ({names}): Postgres refuses their updates and deletes"
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY DEFAULT", many)
     elif fact.replica_identity == "i" and fact.has_primary_key:
         message = f"{name} has a primary key, but its replica identity is another index: deletes would lack the key"
-        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY DEFAULT (or FULL)")
+        many = "{n} tables have a primary key, but their replica identity is another index ({names}): deletes lack it"
+        fix = f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY DEFAULT (or FULL)"
+        yield Finding(Level.ERROR, name, message, fix, many)
 
 
 CHECK = Check("keys", "every table has a key", run, needs=("server", "tables"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.database.publication import WANTED, read_publication
+from connectors.preflight.gathered import some
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
@@ -18,13 +19,14 @@ def run(site: Site) -> Iterator[Finding]:
         return
     missing = sorted({*site.catalogue.tables, *site.names.published} - actual.tables)
     if missing:
-        yield Finding(Level.ERROR, name, f"publication {name} does not send {', '.join(missing)}", apply)
+        yield Finding(Level.ERROR, name, f"publication {name} does not send {some(missing)}", apply)
     if not actual.right_options:
         message = f"publication {name} has other options than it should: {actual.describe()}; wanted: {WANTED}"
         yield Finding(Level.ERROR, name, message, apply)
     for table in sorted(actual.filtered & set(site.catalogue.tables)):
         message = f"publication {name} sends only some rows or columns of {table}: every view would lack the others"
-        yield Finding(Level.ERROR, table, message, apply)
+        many = f"publication {name} does not send {{n}} tables whole ({{names}}): every view would lack rows or columns"
+        yield Finding(Level.ERROR, table, message, apply, many)
 
 
 CHECK = Check("publication", "the publication sends every table, whole", run, needs=("server", "tables"))

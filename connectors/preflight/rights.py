@@ -8,6 +8,7 @@ from cdc.errors import SourceError
 from cdc.sql_names import sql_name, sql_table
 from connectors.database.grants import missing_rights, needed_rights, owners_right
 from connectors.postgres import Connection
+from connectors.preflight.gathered import NAMED, OTHERS, some
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
@@ -21,14 +22,15 @@ def run(site: Site) -> Iterator[Finding]:
     for right in missing_rights(site.db, source.user, rights):
         missing.setdefault((right.is_schema, right.privilege), []).append(right.on)
     for (is_schema, privilege), objects in missing.items():
-        on = ", ".join(objects)
-        named = ", ".join(sql_name(one) if is_schema else sql_table(one) for one in objects)
-        grant = f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{named} TO {sql_name(source.user)}"
+        about, many = ", ".join(objects), len(objects) > NAMED
+        on = f"{len(objects):,} {'schemas' if is_schema else 'tables'} ({some(objects)})" if many else about
         message = f"role {source.user} has no {privilege} on {on}"
         if source.setup_user:
-            yield Finding(Level.NOTE, on, message, f"`headwater apply` does it: {grant}")
-        else:
-            yield Finding(Level.ERROR, on, message, grant)
+            yield Finding(Level.NOTE, about, message, "`headwater apply` does it")
+            continue
+        named = ", ".join(sql_name(one) if is_schema else sql_table(one) for one in objects[:NAMED])
+        grant = f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{named} TO {sql_name(source.user)}"
+        yield Finding(Level.ERROR, about, message, grant + (OTHERS if many else ""))
     if isinstance(site.setup, SourceError):
         return
     yield from _setup(site, site.setup, setup_role)
@@ -51,8 +53,11 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
     for fact in site.facts.values():
         if fact.owner in foreign:
             message = f"{fact.name} belongs to {fact.owner}: {role} can't add it to a publication or give it a trigger"
+            many = f"{{n}} tables belong to {fact.owner} ({{names}}): {role} can't add them to a publication"
+            many += " or give them a trigger"
             right = owners_right(fact.name, fact.owner, role, superuser=foreign[fact.owner])
-            yield Finding(Level.ERROR, fact.name, message, f"set source.setup_user to the owner, or {right}")
+            fix = f"set source.setup_user to the owner, or {right}"
+            yield Finding(Level.ERROR, fact.name, message, fix, many)
 
 
 CHECK = Check("rights", "the roles may do what they must", run, needs=("server", "tables"))

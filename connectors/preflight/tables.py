@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cdc.sql_names import sql_table
 from connectors.database.publication import GENERATED_SINCE
+from connectors.preflight.gathered import some, statements
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.catalogue import near_misses, schema_of
 from connectors.tables.facts import TableFacts
@@ -18,8 +19,6 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
 OTHER_KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table"}
 # Debezium replaces every other character of a topic's name by an underscore: two tables could share a topic.
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
-# Partitions that a finding names: a table may have thousands.
-NAMED = 5
 
 
 def run(site: Site) -> Iterator[Finding]:
@@ -66,9 +65,9 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
     """
     if fact.persistence == "u":
         message = f"{fact.name} is unlogged: its changes are not in the log"
-        yield Finding(
-            Level.ERROR, fact.name, message, f"ALTER TABLE {sql_table(fact.name)} SET LOGGED, or leave it out"
-        )
+        fix = f"ALTER TABLE {sql_table(fact.name)} SET LOGGED, or leave it out"
+        many = "{n} tables are unlogged ({names}): their changes are not in the log"
+        yield Finding(Level.ERROR, fact.name, message, fix, many)
     yield from _partitions_not_logged(fact)
     if fact.is_partition:
         message = f"{fact.name} is a partition of {fact.parent}: its changes are sent under its root's name"
@@ -80,6 +79,7 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
             fact.name,
             message,
             "use declarative partitioning; or leave the tree out: name the other tables in source.tables one by one",
+            "{n} tables are part of inheritance trees ({names}): a snapshot would read children's rows as the parent's",
         )
     for twins in spellings(fact.columns).values():
         if len(twins) > 1:  # Debezium keeps columns by their names in lower case, and gives up at such a table
@@ -87,46 +87,43 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
             yield Finding(Level.ERROR, fact.name, message, "rename one of them, or leave the table out")
     if fact.generated:
         message = f"generated columns are not captured: {', '.join(fact.generated)} (Postgres does not send them)"
-        yield Finding(Level.NOTE, fact.name, message, "compute them in the pipeline's views, as fields")
+        many = "generated columns are not captured in {n} tables ({names}): Postgres does not send them"
+        yield Finding(Level.NOTE, fact.name, message, "compute them in the pipeline's views, as fields", many)
     if fact.stored and server_version >= GENERATED_SINCE:
-        message = (
-            f"{fact.name} has a stored generated column ({', '.join(fact.stored)}): since Postgres 18 the publication"
+        why = (
+            ": since Postgres 18 the publication"
             " has to send it, and Debezium miscounts columns when such a table is read again while it is written to"
             " (dbz#2020). Its task then fails with an IndexOutOfBoundsException, and is started again until the table"
             " is quiet for a moment; nothing is lost"
         )
+        message = f"{fact.name} has a stored generated column ({', '.join(fact.stored)}){why}"
         fix = (
             "read it again (a resnapshot, a new column) in a quiet moment; or drop the column and compute it in the"
             " pipeline's views; or, for a table without large values, policy.toast: allow and REPLICA IDENTITY DEFAULT"
         )
-        yield Finding(Level.WARNING, fact.name, message, fix)
+        many = "{n} tables have a stored generated column ({names})"
+        yield Finding(Level.WARNING, fact.name, message, fix, many + why)
     if fact.row_security:
         message = f"row-level security is on for {fact.name}: the snapshot would read only what policies show the role"
-        yield Finding(
-            Level.WARNING, fact.name, message, "ALTER ROLE … BYPASSRLS, or a policy that shows the role every row"
-        )
+        many = "row-level security is on for {n} tables ({names}): the snapshot would read only what policies show"
+        fix = "ALTER ROLE … BYPASSRLS, or a policy that shows the role every row"
+        yield Finding(Level.WARNING, fact.name, message, fix, many)
 
 
 def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
     """The partitions of a table whose changes nobody would be told of."""
     out = f"leave {fact.name} out"
     if fact.unlogged:
-        message = f"changes in partitions of {fact.name} are not in the log: {_some(fact.unlogged)} (unlogged)"
-        logged = "; ".join(f"ALTER TABLE {sql_table(name)} SET LOGGED" for name in fact.unlogged[:NAMED])
-        more = "; and so on" if len(fact.unlogged) > NAMED else ""
+        message = f"changes in partitions of {fact.name} are not in the log: {some(fact.unlogged)} (unlogged)"
+        logged = statements([f"ALTER TABLE {sql_table(name)} SET LOGGED" for name in fact.unlogged])
         again = "`headwater run` then takes up by itself a partition that came while it was at work; of others, "
         again += f"if {fact.name} is captured already, `headwater resnapshot FILE {fact.name}` reads the rows"
-        fix = f"{logged}{more}: {again}; or {out}"
+        fix = f"{logged}: {again}; or {out}"
         yield Finding(Level.ERROR, fact.name, message, fix)
     if fact.foreign:
-        message = f"changes in partitions of {fact.name} are not in the log: {_some(fact.foreign)} (foreign tables)"
+        message = f"changes in partitions of {fact.name} are not in the log: {some(fact.foreign)} (foreign tables)"
         fix = f"put their rows into tables of this database; or ALTER TABLE … DETACH PARTITION …; or {out}"
         yield Finding(Level.ERROR, fact.name, message, fix)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def spellings(names: Iterable[str]) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from cdc.outbox import is_outbox
 from cdc.sql_names import sql_table
 from cdc.types import may_be_large, never_reselected
 from connectors.database.identity import can_be_full
+from connectors.preflight.gathered import some, statements
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.facts import TableFacts
 
@@ -42,10 +43,12 @@ def identity_findings(fact: TableFacts, policy: str) -> Iterator[Finding]:
     if fact.virtual and (fact.replica_identity == "f" or (policy == "full" and fact.toasted)):
         message = f"{name} has a virtual generated column: with REPLICA IDENTITY FULL Postgres would refuse its updates"
         fix = "make the column STORED, or drop it; or set policy.toast: reselect and REPLICA IDENTITY DEFAULT"
-        yield Finding(Level.ERROR, name, message, fix)
+        many = "{n} tables have a virtual generated column ({names}): with REPLICA IDENTITY FULL Postgres would refuse"
+        yield Finding(Level.ERROR, name, message, fix, f"{many} their updates")
     elif policy == "full" and fact.toasted and fact.not_full and not _keyless(fact) and not can_be_full(fact):
         message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"
-        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY …")
+        many = "{n} tables have no primary key but several unique indexes ({names}): FULL would not name the key"
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY …", many)
 
 
 def _keyless(fact: TableFacts) -> bool:
@@ -68,14 +71,14 @@ class Large:
 
 def _full(tables: list[Large]) -> str:
     names = [name for table in tables for name in table.fact.not_full]
-    return "; ".join(f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY FULL" for name in names)
+    return statements([f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY FULL" for name in names])
 
 
 def _said(policy: str, tables: list[Large]) -> Iterator[Finding]:
-    about, shown = ", ".join(table.fact.name for table in tables), ", ".join(table.shown for table in tables)
+    about, shown = ", ".join(table.fact.name for table in tables), some([table.shown for table in tables])
     if policy == "full":
         message = f"columns may be stored out of line, and old rows are not logged whole: {shown}"
-        yield Finding(Level.WARNING, about, message, f"`headwater apply` does it: {_full(tables)}")
+        yield Finding(Level.WARNING, about, message, "`headwater apply` sets REPLICA IDENTITY FULL")
     elif policy == "reselect":
         message = (
             "large values that an update leaves out are asked for again, which is not exact: an update of the key keeps"
@@ -84,7 +87,7 @@ def _said(policy: str, tables: list[Large]) -> Iterator[Finding]:
         yield Finding(Level.WARNING, about, message, f"set policy.toast: full, or {_full(tables)}")
         blind = [table for table in tables if table.blind]
         if blind:
-            columns = ", ".join(f"{table.fact.name} ({', '.join(table.blind)})" for table in blind)
+            columns = some([f"{table.fact.name} ({', '.join(table.blind)})" for table in blind])
             message = f"unchanged values can't be told from real ones, nor asked for again: {columns}"
             yield Finding(Level.ERROR, ", ".join(table.fact.name for table in blind), message, _full(blind))
     else:

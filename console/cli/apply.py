@@ -37,9 +37,10 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from cdc.errors import ConnectError
     from cdc.pipeline import loads
     from cdc.pipeline.loading import read_pipeline
+    from connectors.actions import counted
     from connectors.apply import apply
     from connectors.snapshot import wait_snapshot
-    from console.cli.show_action import show_action
+    from console.cli.show_action import Actions
     from console.cli.snapshot_bars import SnapshotView
     from operations.accepted import hand_over, text_of
     from operations.edits.pending import let_go, pending, told
@@ -53,8 +54,8 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         edits, removed = pending(pipeline), let_go(pipeline)
     if removed and not yes:
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
-    with saying_why():
-        result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
+    with saying_why(), Actions(done=True) as shown:
+        result = apply(pipeline, (lambda action: None) if as_json else shown.show)
     let_through(pipeline)
     hand_over(pipeline, text_of(file, data))
     if not as_json:
@@ -62,7 +63,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         for line in taken:
             click.echo(line)
         if result.actions:
-            click.echo(f"{len(result.actions)} changes made")
+            click.echo(f"{counted(result.actions)} made")
         elif not taken:
             click.echo("nothing to change")
     progress = None

@@ -13,7 +13,7 @@ from console.cli.options import json_option, pipeline_argument, print_json, with
 from console.cli.patience import patient
 
 if TYPE_CHECKING:
-    from connectors.preflight import Answer
+    from connectors.preflight import Answer, Finding
 
 COLOURS = {"ok": "green", "note": "green", "warning": "yellow", "error": "red", "unknown": "red", "skipped": "white"}
 BAD = ("error", "unknown")
@@ -45,36 +45,42 @@ def command(file: Path, as_json: bool) -> None:
 
     pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
     from connectors.preflight import preflight
+    from connectors.preflight.gathered import tally
     from operations.checked_sinks import checked_sinks
     from operations.checked_views import checked_views
     from operations.checked_warehouses import checked_warehouses
     from operations.checked_webhooks import checked_webhooks
 
-    answers = []
+    answers, told = [], []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
     views, sinks = checked_views(pipeline, progress), checked_sinks(pipeline)
     ours = (views, sinks, checked_warehouses(pipeline), checked_webhooks(pipeline))
     for answer in chain(preflight(pipeline), *ours):
         answers.append(answer)
         if not as_json:
-            show(answer, file)
+            told += show(answer, file)
     bad = sum(answer.state in BAD for answer in answers)
     if as_json:
         print_json({"pipeline": pipeline.name, "ready": not bad, "checks": [to_dict(answer) for answer in answers]})
     else:
-        click.echo(f"{bad} of {len(answers)} checks must be mended" if bad else "ready")
+        ready = "; ".join(filter(None, ["ready", tally(told)]))
+        click.echo(f"{bad} of {len(answers)} checks must be mended" if bad else ready)
     sys.exit(1 if bad else 0)
 
 
-def show(answer: Answer, file: Path) -> None:
-    """Print one check and its findings."""
+def show(answer: Answer, file: Path) -> list[Finding]:
+    """Print one check and its findings, what many tables have in common as one; returns them as they are printed."""
+    from connectors.preflight.gathered import gathered
+
     label = click.style(f"{answer.state:<8}", fg=COLOURS[answer.state])
     why = (answer.error and f" (could not run: {answer.error})") or (answer.skipped and f" ({answer.skipped})")
     click.echo(f"{label} {answer.check.name:<12} {answer.check.title}{why}")
-    for finding in answer.findings:
+    findings = gathered(answer.findings)
+    for finding in findings:
         click.echo(f"{'':>9}{click.style(finding.level.value, fg=COLOURS[finding.level.value])}: {finding.message}")
         if finding.fix:
             click.echo(f"{'':>9}  what to do: {with_file(finding.fix, file)}")
+    return findings
 
 
 def to_dict(answer: Answer) -> dict[str, object]:

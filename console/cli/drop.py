@@ -46,7 +46,7 @@ def command(
     """
     from cdc.pipeline import load
     from connectors.drop import drop, plan_drop_pipeline
-    from console.cli.show_action import show_action
+    from console.cli.show_action import Actions
     from operations.freshness.note import forget_source_note
     from operations.generations.targets import drop_sink_state, sink_state
     from operations.run.source_watch import forget
@@ -59,8 +59,9 @@ def command(
         raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
     state = [] if keep_sinks else sink_state(pipeline, only)
     if not as_json:
-        for action in actions:
-            show_action(action)
+        with Actions(all_in="" if dry_run else "--dry-run") as shown:
+            for action in actions:
+                shown.show(action)
         for line in state:
             click.echo(f"- {'state':<16} {line}")
     if not dry_run and (actions or state):

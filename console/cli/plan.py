@@ -20,7 +20,7 @@ DIFFERENCES = 2
 Examples:
   headwater plan pipeline.yaml
   headwater plan pipeline.yaml --json
-  headwater plan pipeline.yaml || headwater apply pipeline.yaml
+  headwater plan pipeline.yaml; [ $? -eq 2 ] && headwater apply pipeline.yaml
   headwater plan pipeline.yaml --migration V7__prices.sql   (before you run it)
 """
 )
@@ -48,7 +48,7 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     from cdc.pipeline import load
 
     pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
-    from console.cli.show_action import show_action
+    from console.cli.show_action import Actions
     from operations.plan import plan
     from operations.status.evolving import line
 
@@ -57,8 +57,9 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(found.to_dict())
     else:
-        for action in found.actions:
-            show_action(action)
+        with Actions() as shown:
+            for action in found.actions:
+                shown.show(action)
         for said in found.lines(str(file)):
             click.echo(click.style("~ ", fg="yellow") + said)
         for table in found.tables:

@@ -1,16 +1,23 @@
-"""How plan, apply and drop show one action."""
+"""How plan, apply and drop show actions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import TracebackType
 
 import click
 
-from connectors.actions import Action
+from connectors.actions import MANY, Action
 
 SIGNS = {"create": ("+", "green"), "remove": ("-", "red"), "change": ("~", "yellow")}
 # A connector's configuration is long; plan shows what differs, and --json shows all.
 MAX_LINES = 12
+# What there may be hundreds of, one for each table, one behind the other.
+NOUNS = {"topic": "topics"} | dict.fromkeys(
+    ("grant", "publication", "replica-identity", "snapshot", "table", "trigger"), "tables"
+)
+# Names in a line that stands for many.
+NAMED = 3
 
 
 def kind_of(action: Action) -> str:
@@ -20,18 +27,65 @@ def kind_of(action: Action) -> str:
     return "create" if action.before is None else "change"
 
 
-def show_action(action: Action, *, done: bool = False) -> None:
-    """Print an action in one line; a change of several settings line by line.
+class Actions:
+    """A context manager whose ``show`` takes each action; what is done to many tables becomes one line.
 
     Args:
-        action: what will be, or was, done.
-        done: it was done: no need to list its settings again.
+        done: they were done: no need to list their settings again.
+        all_in: where every name is found; empty: here.
     """
-    sign, colour = SIGNS[kind_of(action)]
-    click.echo(f"{click.style(sign, fg=colour)} {action.kind:<16} {action.name}: {action.detail}")
-    if done or not isinstance(action.before, Mapping) or not isinstance(action.after, Mapping):
-        return
-    for key in list(action.after)[:MAX_LINES]:
-        click.echo(f"      {key}: {action.before.get(key)} -> {action.after.get(key)}")
-    if len(action.after) > MAX_LINES:
-        click.echo(f"      … and {len(action.after) - MAX_LINES} more (--json shows all)")
+
+    def __init__(self, *, done: bool = False, all_in: str = "--json") -> None:
+        self.done, self.all_in = done, all_in
+        self.alike: list[Action] = []
+
+    def __enter__(self) -> Actions:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._print()  # also what was done before an error
+
+    def show(self, action: Action) -> None:
+        """Print an action, or keep it until the next one is known not to be the same for another table."""
+        if self.alike and self._told(self.alike[0]) != self._told(action):
+            self._print()
+        self.alike.append(action)
+        if action.kind not in NOUNS:  # no others are like it, and the next may take long
+            self._print()
+
+    def _told(self, action: Action) -> tuple[object, ...]:
+        """What is printed of an action, without its name."""
+        return kind_of(action), action.kind, action.alike or action.detail, _noun(action), *self._settings(action)
+
+    def _settings(self, action: Action) -> list[str]:
+        """A change of several settings, line by line."""
+        if self.done or not isinstance(action.before, Mapping) or not isinstance(action.after, Mapping):
+            return []
+        lines = [f"{key}: {action.before.get(key)} -> {action.after.get(key)}" for key in action.after]
+        more = [f"… and {len(lines) - MAX_LINES} more (--json shows all)"] if len(lines) > MAX_LINES else []
+        return [f"      {line}" for line in (*lines[:MAX_LINES], *more)]
+
+    def _print(self) -> None:
+        actions, self.alike = self.alike, []
+        names = [name for action in actions for name in action.names]
+        if not self.all_in or len(names) < MANY:
+            for action in actions:
+                self._line(action, f"{action.name}: {action.detail}")
+        else:
+            first = actions[0]
+            some = f"{', '.join(names[:NAMED])}, …; {self.all_in} has all"
+            self._line(first, f"{len(names):,} {_noun(first)}: {first.alike or first.detail} ({some})")
+
+    def _line(self, action: Action, said: str) -> None:
+        sign, colour = SIGNS[kind_of(action)]
+        click.echo(f"{click.style(sign, fg=colour)} {action.kind:<16} {said}")
+        for line in self._settings(action):
+            click.echo(line)
+
+
+def _noun(action: Action) -> str:
+    if action.kind == "grant" and action.after == "USAGE":
+        return "schemas"
+    return NOUNS.get(action.kind, "objects")

@@ -1,8 +1,12 @@
-"""Shows a snapshot's progress: a bar a table on a terminal, a line a table now and then elsewhere."""
+"""Shows a snapshot's progress: a bar a table on a terminal, a line a table now and then elsewhere.
+
+Of many tables it shows how many are read, and those that are being read.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from types import TracebackType
 
 import click
@@ -13,6 +17,13 @@ from rich.progress import Progress as Bars
 from connectors.snapshot import Progress, TableProgress
 
 LINE_SECONDS = 5.0
+# More tables than this have no bar, or line, each: what is higher than the terminal is cut, whatever is in it.
+FEW = 12
+# Lines of the terminal that are not for tables under way.
+OTHER_LINES = 4
+# Tables that a line names.
+NAMED = 3
+TOTAL = "tables"
 
 
 class SnapshotView:
@@ -28,6 +39,7 @@ class SnapshotView:
         self.bars = Bars(*columns, console=Console(stderr=True))
         self.tasks: dict[str, TaskID] = {}
         self.told: set[str] = set()
+        self.seen: dict[str, TableProgress] = {}
         self.next_line = 0.0
 
     def __enter__(self) -> SnapshotView:
@@ -44,13 +56,42 @@ class SnapshotView:
     def show(self, now: Progress) -> None:
         """Show the progress now."""
         due = time.monotonic() >= self.next_line
+        self.seen |= {table.table: table for table in now.tables}  # while deletes are looked for, not all may be told
+        if len(self.seen) > FEW:
+            self._show_many(due=due or now.done)
+        else:
+            self._show_each(now, due=due)
+        if due:
+            self.next_line = time.monotonic() + LINE_SECONDS
+
+    def _show_each(self, now: Progress, *, due: bool) -> None:
         for table in now.tables:
             if self.terminal:
                 self._bar(table)
             elif (table.done and table.table not in self.told) or (due and not table.done and table.rows):
                 self._line(table)
-        if due:
-            self.next_line = time.monotonic() + LINE_SECONDS
+
+    def _show_many(self, *, due: bool) -> None:
+        tables = self.seen.values()
+        read = sum(map(_is_read, tables))
+        # What is read now has grown by more than what is only written to.
+        reading = sorted((one for one in tables if one.rows and not _is_read(one)), key=lambda one: -one.rows)
+        if self.terminal:
+            self._bars(read, reading[: max(1, self.bars.console.height - OTHER_LINES)])
+        elif due:
+            rows = sum(table.rows for table in tables)
+            line = f"snapshot: {read:,} of {len(tables):,} tables read, {rows:,} rows"
+            click.echo(line + _reading(reading), err=True)
+
+    def _bars(self, read: int, reading: Collection[TableProgress]) -> None:
+        """A bar for all of them, and below it those under way."""
+        for gone in self.tasks.keys() - {TOTAL, *(table.table for table in reading)}:
+            self.bars.remove_task(self.tasks.pop(gone))
+        if TOTAL not in self.tasks:
+            self.tasks[TOTAL] = self.bars.add_task(TOTAL, total=None)
+        self.bars.update(self.tasks[TOTAL], completed=read, total=len(self.seen))
+        for table in reading:
+            self._bar(table)
 
     def _bar(self, table: TableProgress) -> None:
         if table.table not in self.tasks:
@@ -67,3 +108,17 @@ class SnapshotView:
             click.echo(f"missed deletes of {table.table}: {table.rows:,}{of} records looked at", err=True)
             return
         click.echo(f"snapshot {table.table}: {table.rows:,}{of} rows{' (complete)' if table.done else ''}", err=True)
+
+
+def _is_read(table: TableProgress) -> bool:
+    return table.done or table.read or (table.sweeping and table.rows == table.total)
+
+
+def _reading(tables: Collection[TableProgress]) -> str:
+    """What is under way, as the end of a line."""
+    said = []
+    for table in [*tables][:NAMED]:
+        much = f"{table.rows * 100 // table.total} %" if table.total else f"{table.rows:,} rows"
+        said.append(f"{table.table} {much}{' (missed deletes)' if table.sweeping else ''}")
+    more = f" and {len(tables) - NAMED:,} more" if len(tables) > NAMED else ""
+    return f"; reading {', '.join(said)}{more}" if said else ""

@@ -240,12 +240,9 @@ def test_roles_that_may_too_little_or_too_much(source: SourceDatabase, check: Ca
 def test_rights_of_both_roles(source: SourceDatabase, check: Callable[..., str]) -> None:
     text = check("rights", ("public.t",), "CREATE TABLE t (id int PRIMARY KEY)")
     assert text.startswith("note")  # the setup role will grant it
-    assert (
-        f"has no SELECT on public.t (`headwater apply` does it: GRANT SELECT ON public.t TO {source.replicator})"
-        in text
-    )
+    assert "has no SELECT on public.t (`headwater apply` does it)" in text
     source.execute("CREATE TABLE u (id int PRIMARY KEY, body text)", "CREATE TABLE v (id int PRIMARY KEY, body text)")
-    lines = {"rights": "GRANT SELECT ON public.t, public.u, public.v TO", "toast": "public.u (body), public.v (body)"}
+    lines = {"rights": "has no SELECT on public.t, public.u, public.v", "toast": "public.u (body), public.v (body)"}
     for name, line in lines.items():
         answer = answers(source.pipeline("public.t", "public.u", "public.v"))[name]
         assert len(answer.findings) == 1, "one line for many tables"

@@ -127,7 +127,7 @@ def test_every_verb_that_ends_with_exit_code_two_is_named_in_the_commands_help()
 def command_lines(text: str) -> list[str]:
     """Lines that are a headwater command, as somebody would type them: without prompt, remark or background sign."""
     lines = [line.strip().removeprefix("$ ") for line in text.splitlines()]
-    lines = [re.split(r" {2,}\(| \|\|? | && | > | &$| {2,}#| #", line)[0] for line in lines]
+    lines = [re.split(r" {2,}\(| \|\|? | && |; \[ | > | &$| {2,}#| #", line)[0] for line in lines]
     return [line for line in lines if line.startswith("headwater ")]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connectors.actions import Action
-from console.cli.plan import show_migration
+from console.cli.plan import DIFFERENCES, command, show_migration
 from operations.accepted import Text, note_running, this_process
 from operations.edits.changes import Changes
 from operations.edits.pending import under_way
@@ -66,6 +66,12 @@ def test_what_a_migration_asks_of_the_file_stands_behind_what_is_done(capsys: py
         "in place (take `a` out of `mapping:`)",
         "in place",
     ]
+
+
+def test_help_applies_only_where_there_are_changes() -> None:
+    """`plan || apply` applies after an error of `plan`, too, whose exit code is 1."""
+    lines = [line for line in (command.epilog or "").splitlines() if "headwater apply" in line]
+    assert lines == [f"  headwater plan pipeline.yaml; [ $? -eq {DIFFERENCES} ] && headwater apply pipeline.yaml"]
 
 
 def test_what_run_does_already(files: Files) -> None:

@@ -1,0 +1,46 @@
+"""Findings as a person reads them: what many tables have in common in one line, with some of their names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from connectors.preflight.model import Finding, Level
+
+# Names in a line: there may be hundreds.
+NAMED = 5
+# From so many on findings that differ only in the object are told as one.
+MANY = 4
+OTHERS = "; and so the others"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def statements(each: Sequence[str]) -> str:
+    """The first of many statements, one for each name; the others are like them."""
+    return "; ".join(each[:NAMED]) + (OTHERS if len(each) > NAMED else "")
+
+
+def gathered(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings with what many of them say told once, in the place of the first; ``--json`` has each."""
+    alike: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        alike.setdefault((finding.level, finding.many) if finding.many else number, []).append(finding)
+    return [told for same in alike.values() for told in (same if len(same) < MANY else [_as_one(same)])]
+
+
+def _as_one(same: Sequence[Finding]) -> Finding:
+    first = same[0]
+    message = first.many.replace("{n}", f"{len(same):,}", 1).replace("{names}", some([one.about for one in same]), 1)
+    others = OTHERS if len({one.fix for one in same}) > 1 else ""
+    return replace(first, message=message, fix=first.fix + others)
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """How many warnings and notes there are: ``2 warnings, 1 note``; empty if there are none."""
+    numbers = {level: sum(one.level is level for one in findings) for level in (Level.WARNING, Level.NOTE)}
+    return ", ".join(f"{n:,} {level.value}{'' if n == 1 else 's'}" for level, n in numbers.items() if n)

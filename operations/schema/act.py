@@ -221,37 +221,86 @@ def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: 
     return not reads(sink, True) and any(reads(name, False) for name in beside if name != sink)
 
 
+@dataclass(frozen=True)
+class _Changed:
+    """A table that has changed.
+
+    Attributes:
+        was: the table as it was, knowing what its columns had been called before.
+        known: the shape that it had.
+        now: the shape that it has.
+        found: what that means for each view that reads it, of each generation.
+        changes: of its columns.
+        what: how it has changed, in words.
+    """
+
+    was: Table
+    known: Shape
+    now: Shape
+    found: Sequence[tuple[Generation, Case]]
+    changes: tuple[ColumnChange, ...]
+    what: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"table {self.was.qualified}: {', '.join(self.what)}"
+
+    @property
+    def concerned(self) -> list[Case]:
+        return [case for _, case in self.found if case.decision.verdict > Verdict.NOTHING]
+
+    def todo(self, evolution: Evolution) -> Todo:
+        """What is under way for it already; without any, the beginning of it."""
+        return evolution.todo.get(self.was.qualified) or Todo(self.what, time.time())
+
+    def acted(self, evolution: Evolution) -> tuple[Evolution, Todo]:
+        """The same, having followed it; and what is under way for it, now that it has changed once more."""
+        todo = _with_partitions(_overtaken(self.todo(evolution), self.changes), *self.now.parts_since(self.known))
+        return replace(evolution, acted={**evolution.acted, self.was.qualified: self.now}), todo
+
+
 def _table(
     pipeline: Pipeline, out: Acted, was: Table, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
 ) -> None:
-    table, policy = was.qualified, pipeline.policy.schema_
-    changes = column_changes(known, now)
-    what = in_words(known, now, changes)
-    concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
-    todo = out.evolution.todo.get(table) or Todo(what, time.time())
-    allowed = out.evolution.allowed.get(table)
+    changes, policy = tuple(column_changes(known, now)), pipeline.policy.schema_
+    one = _Changed(was, known, now, found, changes, in_words(known, now, changes))
+    allowed = out.evolution.allowed.get(was.qualified)
     let = policy == "evolve" or (allowed is not None and allowed.same_as(now))
-    only_added = all(change.kind == "added" for change in changes)
-    title = f"table {table}: {', '.join(what)}"
-    if concerned and not let and not (policy == "ignore" and only_added):
-        waiting = replace(todo, what=what, waits=True)
-        if out.evolution.todo.get(table) != waiting:
-            out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
-        out.evolution = out.evolution.having(table, waiting)
-        freeze_as_decided(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
-        return
-    acted = replace(out.evolution, acted={**out.evolution.acted, table: now})
-    todo = _with_partitions(_overtaken(todo, changes), *now.parts_since(known))
-    if policy == "ignore" and not let and concerned:
-        for generation, case in found:
-            if case.decision.verdict > Verdict.NOTHING:
-                freeze(generation, was)
-        out.evolution = acted.having(table, todo)
-        out.said.append(f"{title}: left as it was (policy.schema: ignore)")
-        return
+    if let or not one.concerned:
+        _taken_up(pipeline, out, one, let=let)
+    elif policy == "ignore" and all(change.kind == "added" for change in changes):
+        _left(out, one)
+    else:
+        _waits(pipeline, out, one)
+
+
+def _waits(pipeline: Pipeline, out: Acted, one: _Changed) -> None:
+    """What reads the table stands still until somebody has said `headwater apply`."""
+    table, policy = one.was.qualified, pipeline.policy.schema_
+    waiting = replace(one.todo(out.evolution), what=one.what, waits=True)
+    if out.evolution.todo.get(table) != waiting:
+        out.said.append(f"{one.title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
+    out.evolution = out.evolution.having(table, waiting)
+    freeze_as_decided(pipeline, one.was, [(generation, case) for generation, case in one.found if case.decision.stops])
+
+
+def _left(out: Acted, one: _Changed) -> None:
+    """Columns that were added are ignored: what reads the table goes on with it as it was."""
+    for generation, case in one.found:
+        if case.decision.verdict > Verdict.NOTHING:
+            freeze(generation, one.was)
+    acted, todo = one.acted(out.evolution)
+    out.evolution = acted.having(one.was.qualified, todo)
+    out.said.append(f"{one.title}: left as it was (policy.schema: ignore)")
+
+
+def _taken_up(pipeline: Pipeline, out: Acted, one: _Changed, *, let: bool) -> None:
+    """Flows go by the table as it is, where their targets can hold it; what else has to be done for it is noted."""
+    table, found, concerned = one.was.qualified, one.found, one.concerned
+    acted, todo = one.acted(out.evolution)
     for generation, case in found:
         note_mapped(generation, case.view, case.mapped)
-    again = freeze_as_decided(pipeline, was, found)
+    again = freeze_as_decided(pipeline, one.was, found)
     thawed = _thaw(table, found) if let else set[tuple[str, int]]()
     out.retake |= {(case.sink, case.generation) for case in concerned} | thawed | again
     built = again - thawed  # what was stopped until now can't go on; what comes next can
@@ -259,23 +308,23 @@ def _table(
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
     if thawed:
         read = ALL_ROWS
-    unlogged = [change.new.ordinal for change in changes if change.unlogged and change.new is not None]
+    unlogged = [change.new.ordinal for change in one.changes if change.unlogged and change.new is not None]
     if unlogged and read != ALL_ROWS:
         owe(pipeline, table, unlogged)
     todo = replace(
         todo,
-        what=_also(todo, what),
+        what=_also(todo, one.what),
         at=time.time(),
-        read=combined([one for one in (todo.read, read) if one is not None]),
+        read=combined([rows for rows in (todo.read, read) if rows is not None]),
         rebuild=todo.rebuild
         or any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
         or any(case.living and (case.sink, case.generation) in built for _, case in found),
-        capture=todo.capture or _needs_capture(pipeline, known, now, changes),
+        capture=todo.capture or _needs_capture(pipeline, one.known, one.now, one.changes),
         waits=False,
         error=None,
     )
     out.evolution = acted.having(table, todo)
-    out.said.append(title)
+    out.said.append(one.title)
     out.said += [_told(case, concerned) for case in concerned]
 
 

@@ -182,7 +182,7 @@ def _lead(opened: Target, register: Register, number: int, shown: _Shown, before
         before: view -> the generation that they saw before anything was begun.
 
     Raises:
-        SinkRefused: somebody else leads them, or the server refused.
+        StateError: somebody else has given the promotion up, or begun another one. SinkRefused: the target refuses.
     """
     register.move_readers(number)
     try:

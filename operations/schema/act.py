@@ -13,21 +13,19 @@ from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
-from cdc.shapes import ColumnChange, Shape, column_changes
-from cdc.types import may_be_large
+from cdc.shapes import Shape
 from cdc.used import used_columns
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
 from operations.schema.case import Case
+from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
 from operations.schema.mapped import note_mapped, read_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
 from operations.state_folder import register_of
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
-
-NOTHING_SHOWN = "nothing that documents show"
 
 
 @dataclass
@@ -221,60 +219,21 @@ def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: 
     return not reads(sink, True) and any(reads(name, False) for name in beside if name != sink)
 
 
-@dataclass(frozen=True)
-class _Changed:
-    """A table that has changed.
-
-    Attributes:
-        was: the table as it was, knowing what its columns had been called before.
-        known: the shape that it had.
-        now: the shape that it has.
-        found: what that means for each view that reads it, of each generation.
-        changes: of its columns.
-        what: how it has changed, in words.
-    """
-
-    was: Table
-    known: Shape
-    now: Shape
-    found: Sequence[tuple[Generation, Case]]
-    changes: tuple[ColumnChange, ...]
-    what: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        return f"table {self.was.qualified}: {', '.join(self.what)}"
-
-    @property
-    def concerned(self) -> list[Case]:
-        return [case for _, case in self.found if case.decision.verdict > Verdict.NOTHING]
-
-    def todo(self, evolution: Evolution) -> Todo:
-        """What is under way for it already; without any, the beginning of it."""
-        return evolution.todo.get(self.was.qualified) or Todo(self.what, time.time())
-
-    def acted(self, evolution: Evolution) -> tuple[Evolution, Todo]:
-        """The same, having followed it; and what is under way for it, now that it has changed once more."""
-        todo = _with_partitions(_overtaken(self.todo(evolution), self.changes), *self.now.parts_since(self.known))
-        return replace(evolution, acted={**evolution.acted, self.was.qualified: self.now}), todo
-
-
 def _table(
     pipeline: Pipeline, out: Acted, was: Table, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
 ) -> None:
-    changes, policy = tuple(column_changes(known, now)), pipeline.policy.schema_
-    one = _Changed(was, known, now, found, changes, in_words(known, now, changes))
+    one, policy = Changed.of(was, known, now, found), pipeline.policy.schema_
     allowed = out.evolution.allowed.get(was.qualified)
     let = policy == "evolve" or (allowed is not None and allowed.same_as(now))
     if let or not one.concerned:
         _taken_up(pipeline, out, one, let=let)
-    elif policy == "ignore" and all(change.kind == "added" for change in changes):
+    elif policy == "ignore" and all(change.kind == "added" for change in one.changes):
         _left(out, one)
     else:
         _waits(pipeline, out, one)
 
 
-def _waits(pipeline: Pipeline, out: Acted, one: _Changed) -> None:
+def _waits(pipeline: Pipeline, out: Acted, one: Changed) -> None:
     """What reads the table stands still until somebody has said `headwater apply`."""
     table, policy = one.was.qualified, pipeline.policy.schema_
     waiting = replace(one.todo(out.evolution), what=one.what, waits=True)
@@ -284,7 +243,7 @@ def _waits(pipeline: Pipeline, out: Acted, one: _Changed) -> None:
     freeze_as_decided(pipeline, one.was, [(generation, case) for generation, case in one.found if case.decision.stops])
 
 
-def _left(out: Acted, one: _Changed) -> None:
+def _left(out: Acted, one: Changed) -> None:
     """Columns that were added are ignored: what reads the table goes on with it as it was."""
     for generation, case in one.found:
         if case.decision.verdict > Verdict.NOTHING:
@@ -294,7 +253,7 @@ def _left(out: Acted, one: _Changed) -> None:
     out.said.append(f"{one.title}: left as it was (policy.schema: ignore)")
 
 
-def _taken_up(pipeline: Pipeline, out: Acted, one: _Changed, *, let: bool) -> None:
+def _taken_up(pipeline: Pipeline, out: Acted, one: Changed, *, let: bool) -> None:
     """Flows go by the table as it is, where their targets can hold it; what else has to be done for it is noted."""
     table, found, concerned = one.was.qualified, one.found, one.concerned
     acted, todo = one.acted(out.evolution)
@@ -313,13 +272,13 @@ def _taken_up(pipeline: Pipeline, out: Acted, one: _Changed, *, let: bool) -> No
         owe(pipeline, table, unlogged)
     todo = replace(
         todo,
-        what=_also(todo, one.what),
+        what=also(todo, one.what),
         at=time.time(),
         read=combined([rows for rows in (todo.read, read) if rows is not None]),
         rebuild=todo.rebuild
         or any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
         or any(case.living and (case.sink, case.generation) in built for _, case in found),
-        capture=todo.capture or _needs_capture(pipeline, one.known, one.now, one.changes),
+        capture=todo.capture or needs_capture(pipeline, one.known, one.now, one.changes),
         waits=False,
         error=None,
     )
@@ -342,59 +301,6 @@ def _told(case: Case, concerned: Sequence[Case]) -> str:
         words = "stops" if case.decision.stops else "goes on with the table as it was"
     why = f" ({'; '.join(said)})" if said else ""
     return f"  sink {case.sink}, generation {case.generation}, view {case.view}: {words}{why}"
-
-
-def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
-    """How a table has changed, in words; never without any. Pure."""
-    what = tuple(change.words for change in changes)
-    if known.table.generated != now.table.generated:
-        names = ", ".join(now.table.generated)
-        what += (f"generated columns are ({names})" if names else "no column is generated any more",)
-    if known.table.replica_identity != now.table.replica_identity:
-        what += (f"the replica identity is {now.table.replica_identity}",)
-    if other_key(known, now):
-        what += (f"the key is ({', '.join(now.table.primary_key)})",)
-    come, gone = now.parts_since(known)
-    what += tuple(f"partition {name} was added" for name in come.values())
-    what += tuple(f"partition {name} is gone" for name in gone.values())
-    return what or (NOTHING_SHOWN,)
-
-
-def _also(todo: Todo, what: tuple[str, ...]) -> tuple[str, ...]:
-    """What has changed, with what was under way before it: its rows are still read, its generation is still built.
-    What waits for `apply` is told whole each time. Pure."""
-    words = what if todo.waits else (*todo.what, *what)
-    return tuple(dict.fromkeys(word for word in words if word != NOTHING_SHOWN)) or what
-
-
-def _overtaken(todo: Todo, changes: Sequence[ColumnChange]) -> Todo:
-    """What is under way, now that the table has changed once more: a condition may name what is gone. Pure."""
-    return replace(todo, read=ALL_ROWS) if todo.read and any(change.kind != "added" for change in changes) else todo
-
-
-def _with_partitions(todo: Todo, come: Mapping[int, str], gone: Mapping[int, str]) -> Todo:
-    """Rows of partitions that come were written elsewhere, before; deletes of the others' are looked for without
-    reading any. Pure."""
-    asked = [] if todo.read is None else [todo.read]
-    asked += [f"tableoid IN ({', '.join(map(str, come))})"] if come else []
-    asked += ["false"] if gone else []
-    return replace(todo, read=combined(asked), sweep=todo.sweep or bool(gone))
-
-
-def _needs_capture(pipeline: Pipeline, known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> bool:
-    """Whether `apply` has something to do for the table. Pure.
-
-    Debezium reads what it is not told to leave out, and then misses it in what is streamed; and large values that an
-    UPDATE leaves alone are lacking without the identity that `apply` gives.
-    """
-    identity, full = now.table.replica_identity, pipeline.policy.toast == "full"
-    small = not any(may_be_large(column) for column in known.table.columns)
-    larger = small and any(change.new is not None and may_be_large(change.new) for change in changes)
-    lost = identity not in (known.table.replica_identity, "full")
-    come, _ = now.parts_since(known)  # a partition has an identity and a trigger of its own
-    return (
-        known.table.generated != now.table.generated or lost or bool(come) or (full and larger and identity != "full")
-    )
 
 
 def _thaw(table: str, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:

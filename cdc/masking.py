@@ -16,7 +16,7 @@ MASK = "**********"
 
 # Every `sasl.*` is hidden, also the harmless ones: `sasl.jaas.config` holds a password in the middle of a sentence, and
 # the next client version may have another such key.
-# The text is Java's as well as Python's: Spark hides by it, too (spark/machine/session.py).
+# The text is Java's as well as Python's: Spark hides by it, too (spark/machine/settings.py).
 HIDDEN_NAMES = (
     r"passw|passphrase|secret|token(?!i[sz]|[._-]?(?:length|limit|count|filter|chars))|credential|sasl\.|jaas"
     r"|webhook|api[._-]?key|access[._-]?key|private|user[._-]?info|key[._-]?pem|keystore[._-]?key"

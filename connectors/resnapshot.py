@@ -21,6 +21,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
+from connectors.actual import find_changes, find_gaps, observe
 from connectors.alone import changing
 from connectors.begins import Begins
 from connectors.captured import Captured, read_captured, want_again
@@ -33,8 +34,9 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
-from connectors.plan import find_changes, find_gaps, has_failed, hear, observe, prepare, request
+from connectors.plan import prepare
 from connectors.postgres import explained
+from connectors.requests import has_failed, hear, request
 from connectors.rest import UNPUBLISHED
 from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal

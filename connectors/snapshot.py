@@ -15,8 +15,8 @@ from connectors.cut_snapshot import sweep
 from connectors.database.lost import end_lost
 from connectors.marker_watch import has_skipped
 from connectors.missed_deletes import sweep_missed
-from connectors.plan import has_failed, is_complete, lost_requests, request
 from connectors.progress import Progress, SnapshotMeter, TableProgress
+from connectors.requests import has_failed, is_complete, lost_requests, request
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
 from connectors.signals import COMPLETE, Heard, Notifications

@@ -20,7 +20,7 @@ from sinks.elasticsearch.rehearsal import of_others, refusals
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.machine.session import BUILD_OWN_JAR, OWN_JAR, find_jars
+from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR, find_jars
 
 SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
 INDICES = Check("indices", "the search servers would make the indices as they are defined", lambda site: ())

@@ -9,7 +9,7 @@ from cdc.pipeline import Pipeline
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.run.session import jars_of
 from sinks.iceberg import catalogue as iceberg
-from spark.machine.session import require_s3
+from spark.machine.jars import require_s3
 
 WAREHOUSE = Check("warehouse", "catalogues and files of warehouses can be reached", lambda site: ())
 

@@ -138,61 +138,27 @@ class Layout:
             root: the tree.
             expressions: Spark SQL over the assembled row, whose columns must be stored too.
         """
-        used: dict[str, set[str]] = {name: set(table.primary_key) for name, table in root.tables().items()}
-        routes: dict[str, set[str]] = {name: set() for name in used}
-        pairs: list[tuple[str, tuple[str, ...]]] = []
-        limited: list[tuple[tuple[str, ...], Node]] = []
-        grouped: dict[_Grouped, list[Aggregate]] = {}
-
-        dated: list[tuple[tuple[str, ...], Node, Node]] = []
-
-        def keyed(table: Table, key: tuple[str, ...]) -> None:
-            if key != table.primary_key:
-                routes[table.qualified] |= set(key)
-                pairs.append((table.qualified, key))
-
-        for path, node in root.walk():
-            name = node.table.qualified
-            if node.many and node.limit is not None:
-                limited.append((path, node))
-            used[name] |= {source for source, _ in node.columns} | {order.column for order in node.order_by}
-            for text in expressions:
-                used[name] |= mentions(text, node.table.by_name)
-            for nested in node.nested:
-                holder, columns = _holder(node, nested)
-                routes[holder.qualified] |= set(columns)
-                if nested.as_of is not None:
-                    used[name].add(nested.as_of)
-                    routes[nested.table.qualified] |= set(nested.rights)
-                    dated.append(((*path, nested.name), node, nested))
-                    continue
-                pairs.append((holder.qualified, columns))
-                keyed(*_named(node, nested))
-            for aggregate in node.aggregates:
-                at = (path, aggregate.table.qualified, aggregate.foreign_key, aggregate.named)
-                grouped.setdefault(at, []).append(aggregate)
-                keyed(node.table, aggregate.named)
-                routes[aggregate.table.qualified] |= set(aggregate.foreign_key)
-        groups = _groups(grouped)
+        found = _Found(root, expressions)
+        groups = _groups(found.grouped)
         tables = {}
         for number, (name, table) in enumerate(sorted(root.tables().items())):
-            kept = tuple(c.name for c in table.columns if c.name in used[name] | routes[name])
+            kept = tuple(c.name for c in table.columns if c.name in found.used[name] | found.routes[name])
             mine = tuple(group for group in groups if group.table == name)
             tables[name] = TableLayout(
                 number,
                 table,
                 kept,
-                tuple(c for c in kept if c in routes[name]),
+                tuple(c for c in kept if c in found.routes[name]),
                 tuple(aggregate for group in mine for aggregate in group.aggregates),
                 mine,
                 name in root.versioned(),
             )
-        indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
+        indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(found.pairs))}
         ordered = tuple(
             Ordered(number, path, indexes[node.table.qualified, node.rights], *_first(node))
-            for number, (path, node) in enumerate(limited)
+            for number, (path, node) in enumerate(found.limited)
         )
-        return cls(tables, indexes, groups, ordered, *_dated(dated, len(ordered)))
+        return cls(tables, indexes, groups, ordered, *_dated(found.dated, len(ordered)))
 
     def description(self) -> dict[str, object]:
         """What stored rows depend on, as plain data: rows that were stored under another one can't be read."""
@@ -255,6 +221,68 @@ class Layout:
 
 # (path of the node, ``schema.table``, foreign key, key that it names)
 _Grouped = tuple[tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]
+
+
+class _Found:
+    """What a tree asks for, in the order of its nodes: indexes and groups have their numbers by it, which are stored.
+
+    Args:
+        root: the tree.
+        expressions: Spark SQL over the assembled row.
+
+    Attributes:
+        used: ``schema.table`` -> columns that are read.
+        routes: ``schema.table`` -> columns that a climb or an index needs.
+        pairs: (table, columns) of indexes, each as often as it is asked for.
+        limited: nodes of which only some children are shown, with their paths.
+        grouped: aggregates of one node over one table by one foreign key.
+        dated: nodes that are shown as they were, with their paths and the nodes above them.
+    """
+
+    def __init__(self, root: Node, expressions: Sequence[str]) -> None:
+        self.used: dict[str, set[str]] = {name: set(table.primary_key) for name, table in root.tables().items()}
+        self.routes: dict[str, set[str]] = {name: set() for name in self.used}
+        self.pairs: list[tuple[str, tuple[str, ...]]] = []
+        self.limited: list[tuple[tuple[str, ...], Node]] = []
+        self.grouped: dict[_Grouped, list[Aggregate]] = {}
+        self.dated: list[tuple[tuple[str, ...], Node, Node]] = []
+        for path, node in root.walk():
+            self._node(path, node, expressions)
+            for nested in node.nested:
+                self._nested(path, node, nested)
+            for aggregate in node.aggregates:
+                self._aggregate(path, node, aggregate)
+
+    def _node(self, path: tuple[str, ...], node: Node, expressions: Sequence[str]) -> None:
+        used = self.used[node.table.qualified]
+        if node.many and node.limit is not None:
+            self.limited.append((path, node))
+        used |= {source for source, _ in node.columns} | {order.column for order in node.order_by}
+        for text in expressions:
+            used |= mentions(text, node.table.by_name)
+
+    def _nested(self, path: tuple[str, ...], node: Node, nested: Node) -> None:
+        holder, columns = _holder(node, nested)
+        self.routes[holder.qualified] |= set(columns)
+        if nested.as_of is not None:
+            self.used[node.table.qualified].add(nested.as_of)
+            self.routes[nested.table.qualified] |= set(nested.rights)
+            self.dated.append(((*path, nested.name), node, nested))
+            return
+        self.pairs.append((holder.qualified, columns))
+        self._keyed(*_named(node, nested))
+
+    def _aggregate(self, path: tuple[str, ...], node: Node, aggregate: Aggregate) -> None:
+        at = (path, aggregate.table.qualified, aggregate.foreign_key, aggregate.named)
+        self.grouped.setdefault(at, []).append(aggregate)
+        self._keyed(node.table, aggregate.named)
+        self.routes[aggregate.table.qualified] |= set(aggregate.foreign_key)
+
+    def _keyed(self, table: Table, key: tuple[str, ...]) -> None:
+        """A key that is not the primary one has an index of its own."""
+        if key != table.primary_key:
+            self.routes[table.qualified] |= set(key)
+            self.pairs.append((table.qualified, key))
 
 
 def _holder(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:

@@ -77,78 +77,69 @@ def _newer_columns(connection: Connection, names: Names) -> list[Action]:
     return [Action("table", name, "add columns (re-snapshots, what tables are)", None, columns, run)]
 
 
-def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
-    heartbeat, signal, marker = (names.identifier(t) for t in (names.heartbeat, names.signal, names.marker))
-    return [
-        (
-            names.heartbeat,
-            "heartbeat: keeps the slot moving while the captured tables are idle",
-            [
-                sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), beat bigint NOT NULL,"
-                    " at timestamptz NOT NULL)"
-                ).format(heartbeat),
-                sql.SQL("INSERT INTO {} VALUES (1, 0, now()) ON CONFLICT DO NOTHING").format(heartbeat),
-            ],
-        ),
-        (
-            names.signal,
-            "signals: watermarks of incremental snapshots",
-            [
-                sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} (id varchar(255) PRIMARY KEY, type varchar(64) NOT NULL, data text)"
-                ).format(signal)
-            ],
-        ),
-        (
-            names.marker,
-            "marker: its snapshot record tells the position of the initial snapshot",
-            [
-                sql.SQL("CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1))").format(marker),
-                sql.SQL("INSERT INTO {} VALUES (1) ON CONFLICT DO NOTHING").format(marker),
-            ],
-        ),
-        (
-            names.captured,
-            "captured tables and the state of their snapshots",
-            [
-                sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} (table_name text PRIMARY KEY, snapshot text NOT NULL"
-                    " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
-                    " changed_at timestamptz NOT NULL DEFAULT now(), condition text,"
-                    " sweep boolean NOT NULL DEFAULT false, identity jsonb, gap jsonb, left_at timestamptz,"
-                    " begins jsonb)"
-                ).format(names.identifier(names.captured)),
-                numbered(names),
-            ],
-        ),
-        (
-            names.witness,
-            "witness: numbers of runners, by which a database put back to a copy is noticed",
-            [
-                sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} (runner text PRIMARY KEY, token uuid NOT NULL"
-                    " DEFAULT gen_random_uuid(), count bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL"
-                    " DEFAULT now())"
-                ).format(names.identifier(names.witness)),
-                sql.SQL("INSERT INTO {} (runner) VALUES ('') ON CONFLICT DO NOTHING").format(
-                    names.identifier(names.witness)
-                ),
-                noting(names),
-            ],
-        ),
-        (
-            names.life,
-            "life: a number that a crash of the server takes away, for tokens of writes",
-            [
-                sql.SQL(
-                    "CREATE UNLOGGED TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), number uuid NOT NULL"
-                    " DEFAULT gen_random_uuid())"
-                ).format(names.identifier(names.life)),
-                living(names),
-            ],
-        ),
-    ]
+# A table's name, what it is for, and the statements that make it.
+_Table = tuple[str, str, list[sql.Composed]]
+
+
+def _tables(names: Names) -> list[_Table]:
+    """In the order in which they are made."""
+    return [_heartbeat(names), _signal(names), _marker(names), _captured(names), _witness(names), _life(names)]
+
+
+def _heartbeat(names: Names) -> _Table:
+    table = names.identifier(names.heartbeat)
+    create = sql.SQL(
+        "CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), beat bigint NOT NULL,"
+        " at timestamptz NOT NULL)"
+    ).format(table)
+    row = sql.SQL("INSERT INTO {} VALUES (1, 0, now()) ON CONFLICT DO NOTHING").format(table)
+    return names.heartbeat, "heartbeat: keeps the slot moving while the captured tables are idle", [create, row]
+
+
+def _signal(names: Names) -> _Table:
+    create = sql.SQL(
+        "CREATE TABLE IF NOT EXISTS {} (id varchar(255) PRIMARY KEY, type varchar(64) NOT NULL, data text)"
+    ).format(names.identifier(names.signal))
+    return names.signal, "signals: watermarks of incremental snapshots", [create]
+
+
+def _marker(names: Names) -> _Table:
+    table = names.identifier(names.marker)
+    create = sql.SQL("CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1))").format(table)
+    row = sql.SQL("INSERT INTO {} VALUES (1) ON CONFLICT DO NOTHING").format(table)
+    return names.marker, "marker: its snapshot record tells the position of the initial snapshot", [create, row]
+
+
+def _captured(names: Names) -> _Table:
+    create = sql.SQL(
+        "CREATE TABLE IF NOT EXISTS {} (table_name text PRIMARY KEY, snapshot text NOT NULL"
+        " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
+        " changed_at timestamptz NOT NULL DEFAULT now(), condition text,"
+        " sweep boolean NOT NULL DEFAULT false, identity jsonb, gap jsonb, left_at timestamptz,"
+        " begins jsonb)"
+    ).format(names.identifier(names.captured))
+    return names.captured, "captured tables and the state of their snapshots", [create, numbered(names)]
+
+
+def _witness(names: Names) -> _Table:
+    table = names.identifier(names.witness)
+    create = sql.SQL(
+        "CREATE TABLE IF NOT EXISTS {} (runner text PRIMARY KEY, token uuid NOT NULL"
+        " DEFAULT gen_random_uuid(), count bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL"
+        " DEFAULT now())"
+    ).format(table)
+    row = sql.SQL("INSERT INTO {} (runner) VALUES ('') ON CONFLICT DO NOTHING").format(table)
+    purpose = "witness: numbers of runners, by which a database put back to a copy is noticed"
+    return names.witness, purpose, [create, row, noting(names)]
+
+
+def _life(names: Names) -> _Table:
+    create = sql.SQL(
+        "CREATE UNLOGGED TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), number uuid NOT NULL"
+        " DEFAULT gen_random_uuid())"
+    ).format(names.identifier(names.life))
+    purpose = "life: a number that a crash of the server takes away, for tokens of writes"
+    return names.life, purpose, [create, living(names)]
 
 
 def drop_schema(connection: Connection, names: Names) -> None:

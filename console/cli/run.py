@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cdc.errors import DiskFull, StateError
 from console.cli.options import is_terminal, master_option, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
-    from console.cli.flow_bars import FlowBars
     from operations.accepted import Text
-    from operations.edits.file_watch import FileWatch
     from operations.freshness.keeper import Keeper
-    from operations.losses.losses import Losses
-    from operations.run.engine import Engine
-    from operations.run.halting import Halting
     from operations.run.patience import Stop
-    from operations.run.session import Sessions
-    from operations.run.source_watch import First, SourceWatch
-    from operations.schema.evolving import Evolving
+    from operations.supervise.wanted import Wanted
     from spark.running import Running
 
-# How often progress is looked at and status files are written.
-STEP_SECONDS = 0.5
 # How often a plain line is printed when nobody watches a terminal.
 LINE_SECONDS = 10.0
 # A start takes some ten seconds; one that is silent for longer than this seems to hang.
 LONG_SECONDS = 5.0
-NOT_CAUGHT_UP = "it can't catch up, and whoever waits for that would wait until it is resumed"
-FORGETFUL = (
-    "an older Headwater has applied this pipeline: a table that is renamed or replaced is noticed, but not remembered;"
-    " run `headwater apply FILE` once"
-)
 
 
 @click.command(
@@ -107,6 +91,7 @@ def command(
     """
     from console.log_lines import log_lines
     from operations.run.patience import Asked, Stop
+    from operations.supervise.wanted import Wanted
 
     if len(files) > 1 and only:
         raise click.UsageError("--sink goes with one file")
@@ -114,7 +99,7 @@ def command(
     stop.eager = len(files) == 1  # of several none may be broken off in the middle: only the main thread would be
     signal.signal(signal.SIGTERM, stop.ask)
     signal.signal(signal.SIGINT, stop.ask)
-    wanted = _Wanted(only, stop, master, until_caught_up, None if timeout is None else time.monotonic() + timeout)
+    wanted = Wanted(only, stop, master, until_caught_up, None if timeout is None else time.monotonic() + timeout)
     try:
         with log_lines(), _serving(files, port):
             for file in files if taking_over else ():
@@ -124,32 +109,6 @@ def command(
         _say("told to stop while it was starting: nothing had begun")
         failed = False
     sys.exit(1 if failed else 0)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """How a pipeline is to be run.
-
-    Attributes:
-        only: sink names; none for all.
-        stop: is set when the process was told to end.
-        master: Spark's, if not as the file says.
-        until_caught_up: end once all that was in the log has been applied.
-        until: when to give up, on the monotonic clock.
-        sessions: where Spark's sessions come from; None for a virtual machine of its own.
-    """
-
-    only: Sequence[str]
-    stop: Stop
-    master: str | None
-    until_caught_up: bool
-    until: float | None
-    sessions: Sessions | None = None
-
-    @property
-    def alone(self) -> bool:
-        """Whether it is the only pipeline of this process."""
-        return self.sessions is None
 
 
 @contextmanager
@@ -163,7 +122,7 @@ def _serving(files: Sequence[Path], port: int | None) -> Iterator[None]:
         yield
 
 
-def _run_all(files: Sequence[Path], wanted: _Wanted) -> bool:
+def _run_all(files: Sequence[Path], wanted: Wanted) -> bool:
     from cdc.pipeline import load
     from operations.run.machines import with_master
     from operations.run.session import SharedSessions
@@ -175,32 +134,28 @@ def _run_all(files: Sequence[Path], wanted: _Wanted) -> bool:
         return together({one.name: partial(_run, file, each) for one, file in zip(pipelines, files, strict=True)}, _say)
 
 
-def _run(file: Path, wanted: _Wanted) -> bool:
+def _run(file: Path, wanted: Wanted) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
     from console.cli.flow_bars import FlowBars
     from console.log_lines import speaks_json
     from operations.catalogue import source_catalogue
-    from operations.edits.file_watch import FileWatch
-    from operations.letters.watch import LetterWatch
-    from operations.losses.losses import Losses
     from operations.pausing import refuse_paused
-    from operations.push.webhooks import Webhooks
     from operations.run.engine import open_engine
-    from operations.run.halting import Halting
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
-    from operations.schema.evolving import Evolving, catch_up
-    from operations.standing.sending import sending_of
-    from operations.standing.watch import matching
+    from operations.schema.evolving import catch_up
     from operations.status.caught_up import Goal
+    from operations.supervise.loop import NOT_CAUGHT_UP, supervise
+    from operations.supervise.parts import Parts
+    from operations.supervise.wanted import first_look
 
-    only, stop, master, until = wanted.only, wanted.stop, wanted.master, wanted.until
+    only, stop = wanted.only, wanted.stop
     pipeline, taken = _loaded(file, wanted)
     bars = wanted.alone and is_terminal() and not speaks_json()
     if wanted.until_caught_up:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
-    with _judged(pipeline, only) as keeper, SourceWatch(pipeline, _first(pipeline, only, stop, until)) as source:
+    with _judged(pipeline, only) as keeper, SourceWatch(pipeline, first_look(pipeline, wanted, _say)) as source:
         with Waiting(pipeline, only) as waiting, _saying_why(pipeline):
             catch_up(pipeline, only, _say)
             engine = patiently(
@@ -208,45 +163,29 @@ def _run(file: Path, wanted: _Wanted) -> bool:
                 stop,
                 _say,
                 waiting.tell,
-                until,
+                wanted.until,
             )
         keeper.follow(lambda: (engine.pipeline, engine.only))
         stop.eager = False
-        halting, evolving = Halting(engine), Evolving(pipeline, file, only, master)
-        edits: FileWatch | None = None
-        # Who makes a lost cache again ends what the others build of it; edits' own word ends evolving's, too.
-        losses = Losses(
-            pipeline, file, only, master, let_go=lambda sink: edits.give_way(sink) if edits else evolving.let_go(sink)
-        )
-        try:
-            if not wanted.until_caught_up:  # who only catches up does so with the file that he began with
-                edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go)
-            _warn(engine, source)
+        with closing(Parts.opened(engine, source, file, taken, wanted)) as parts:
+            for line in parts.warnings():
+                _say(line)
             with (
-                LetterWatch(engine),
-                Webhooks(lambda: (engine.pipeline, {build.sink for build in list(engine.builds)}), _say, sending_of),
-                matching(engine),
+                parts.beside(_say),
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,
             ):
-                _supervise(engine, shown, source, halting, wanted, losses, edits, evolving)
+                supervise(parts, shown, wanted, _say)
             _tell_stop(stop, f"pipeline {pipeline.name}: told to stop; what is under way is ended")
-            failed = [r for r in engine.runner.running if r.failed and r.flow.folder.parent not in evolving.former]
-            nothing_left, missing = engine.runner.all_failed, bool(failed or engine.refused.lines)
-        finally:
-            halting.close()
-            evolving.close()
-            losses.close()
-            if edits is not None:
-                edits.close()
-            engine.close()
+            failed, nothing_left = parts.failed, engine.runner.all_failed
+            missing = bool(failed or engine.refused.lines)
     _tell_stop(stop, f"pipeline {pipeline.name}: stopped; the next `headwater run` goes on where it was")
     _tell_failed(failed)
     # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
     return nothing_left or (wanted.until_caught_up and missing)
 
 
-def _loaded(file: Path, wanted: _Wanted) -> tuple[Pipeline, Text]:
+def _loaded(file: Path, wanted: Wanted) -> tuple[Pipeline, Text]:
     """The pipeline and its file's text, read once."""
     from cdc.pipeline import loads
     from cdc.pipeline.loading import read_pipeline
@@ -259,19 +198,6 @@ def _loaded(file: Path, wanted: _Wanted) -> tuple[Pipeline, Text]:
     if wanted.alone:
         belongs_to(pipeline.name)
     return pipeline, text_of(file, data)
-
-
-def _warn(engine: Engine, source: SourceWatch) -> None:
-    """Say what is not as it should be, as it begins."""
-    from cdc.journal import after
-    from operations.pausing import paused_lines
-    from operations.run.engine import warn_outdated
-
-    outdated = warn_outdated(engine.pipeline, engine.builds)
-    for line in [*outdated, *engine.refused.lines, *paused_lines(engine.paused)]:
-        _say(after("warning: ", line))
-    if source.forgetful:
-        _say(f"warning: {FORGETFUL}")
 
 
 def _tell_stop(stop: Stop, words: str) -> None:
@@ -291,17 +217,6 @@ def _take_over(file: Path, only: Sequence[str]) -> None:
     from operations.generations.elsewhere import take_over
 
     take_over(load(file), only)
-
-
-def _first(pipeline: Pipeline, only: Sequence[str], stop: Stop, until: float | None) -> First:
-    """How the first look at the source is had: what it needs may be away, a promoted server's connector for one."""
-    from operations.run.patience import Waiting, patiently
-
-    def first(check: Callable[[], None]) -> None:
-        with Waiting(pipeline, only) as waiting:
-            patiently(check, stop, _say, waiting.tell, until)
-
-    return first
 
 
 @contextmanager
@@ -324,72 +239,6 @@ def _judged(pipeline: Pipeline, only: Sequence[str]) -> Iterator[Keeper]:
     # It tells in a thread of its own, which does not know whose it is.
     with Keeper(pipeline, only) as keeper, Alerting(keeper, telling(_say, pipeline=pipeline.name)):
         yield keeper
-
-
-def _supervise(
-    engine: Engine,
-    bars: FlowBars,
-    source: SourceWatch,
-    halting: Halting,
-    wanted: _Wanted,
-    losses: Losses,
-    edits: FileWatch | None,
-    evolving: Evolving,
-) -> None:
-    """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
-    from operations.pausing import refuse_paused
-
-    told: str | None = None
-    while not wanted.stop.wait(STEP_SECONDS):
-        trouble = _follow(engine, halting, source, losses, edits, evolving)
-        bars.show(engine.runner.step(bars.show))
-        trouble = trouble or engine.runner.trouble
-        if trouble != told:
-            _say(f"waiting: {trouble.splitlines()[0]}" if trouble else "there is room on the disk again")
-            told = trouble
-        if source.error is not None:
-            engine.stop(str(source.error))
-            raise source.error
-        if wanted.until_caught_up and engine.paused:
-            refuse_paused(engine.pipeline, engine.only, NOT_CAUGHT_UP)
-        healing = losses.busy or evolving.busy
-        # What waits for `headwater apply` goes on in this process, as its message says.
-        waits = (evolving.waits or halting.waits) and not wanted.until_caught_up
-        if engine.runner.all_failed and not healing and not waits and not engine.paused:
-            return
-        if wanted.until_caught_up and not healing and bars.goal.caught_up():
-            _say("caught up")
-            return
-        if wanted.until is not None and time.monotonic() > wanted.until:
-            raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
-
-
-def _follow(
-    engine: Engine,
-    halting: Halting,
-    source: SourceWatch,
-    losses: Losses,
-    edits: FileWatch | None,
-    evolving: Evolving,
-) -> str | None:
-    """Let the engine follow the register; what keeps it from doing so now and not for ever."""
-    try:
-        while source.news:
-            _say(source.news.popleft())
-        for line in edits.step() if edits else ():
-            _say(line)
-        for line in [*engine.follow(), *halting.follow(source.changed), *losses.step(engine)]:
-            _say(line)
-        busy = {*losses.healing, *(edits.building if edits else ()), *engine.paused}
-        for line in evolving.step(engine, source.changed, busy):
-            _say(line)
-    except DiskFull as error:
-        return error.what
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        return f"{error.filename or 'engine.state_dir'}: {error.strerror}"
-    return None
 
 
 def _say(line: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from deploy import compiled
 
 SOURCES = sorted(Path(__file__).parent.glob("*.java"))
-# By this name spark/machine/session.py finds it, beside the class archive or in the folder of jars.
+# By this name spark/machine/jars.py finds it, beside the class archive or in the folder of jars.
 NAME = "headwater-spark.jar"
 
 

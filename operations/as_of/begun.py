@@ -11,8 +11,8 @@ from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.names import Names
-from connectors.plan import is_complete
 from connectors.postgres import Connection, connect, explained
+from connectors.requests import is_complete
 from connectors.signals import Notifications
 
 

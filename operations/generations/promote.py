@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.errors import Behind, HeadwaterError, SinkRefused, StateError
@@ -14,6 +14,7 @@ from operations.generations.retire import retire
 from operations.pausing import Say, refuse_paused
 from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
+from sinks.contract import Target
 from sinks.factory import open_target
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.made_of import as_defined
@@ -149,7 +150,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     # what they may see go back.
     opened = open_target(plain_config(defined, sink, number, views))
     try:
-        shown, before = _Shown(pipeline, sink, part, old, begun), [opened.living(view) for view in views]
+        shown, before = _Shown(pipeline, sink, part, old, begun), {view: opened.living(view) for view in views}
         register.begin_promotion(number, old)
         if begun is not None and begun.moving and begun.number != number:
             # Writers of both generations may wait for what was cut: neither would ever come as far as the other.
@@ -157,16 +158,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
                 opened.settle(view)
         if not behind_too and not (begun is not None and begun.moving and begun.number == number):
             _level(pipeline, register, old, number, begun, say)
-        register.move_readers(number)
-        try:
-            for view in views:
-                register.refuse_other(number)
-                opened.promote(view, shown.expected(view, opened.living(view)))
-        except SinkRefused:
-            # Nobody was moved: what never began must neither be ended by `run` later nor keep `retire` from its work.
-            if not (begun and begun.moving) and [opened.living(view) for view in views] == before:
-                register.give_up_promotion(number)
-            raise
+        _lead(opened, register, number, shown, before)
     finally:
         opened.close()
     register.promote(number)
@@ -177,6 +169,31 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     stays, way = (None, "") if unfilled else _staying(register, sink, old)
     say(f"sink {sink}: readers see generation {number}{way}")
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
+
+
+def _lead(opened: Target, register: Register, number: int, shown: _Shown, before: Mapping[str, int | None]) -> None:
+    """Lead readers to a generation, view by view.
+
+    Args:
+        opened: the generation's target.
+        register: the sink's generations.
+        number: the generation.
+        shown: from where they may be taken.
+        before: view -> the generation that they saw before anything was begun.
+
+    Raises:
+        StateError: somebody else has given the promotion up, or begun another one. SinkRefused: the target refuses.
+    """
+    register.move_readers(number)
+    try:
+        for view in before:
+            register.refuse_other(number)
+            opened.promote(view, shown.expected(view, opened.living(view)))
+    except SinkRefused:
+        # Nobody was moved: what never began must neither be ended by `run` later nor keep `retire` from its work.
+        if not shown.moving and {view: opened.living(view) for view in before} == before:
+            register.give_up_promotion(number)
+        raise
 
 
 def _already(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
@@ -293,6 +310,7 @@ class _Shown:
     def __init__(self, pipeline: Pipeline, sink: str, part: Any, old: int, begun: Promotion | None) -> None:
         register = register_of(pipeline, sink)
         self.old = old
+        self.moving = begun is not None and begun.moving
         self.ends = {old} | ({begun.number, begun.origin} if begun else set())
         self.ours = {entry.number for entry in register.entries()}
         before = as_defined(pipeline, register.generation(old)).sinks[sink]

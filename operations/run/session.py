@@ -18,7 +18,8 @@ from operations.run.machines import check_machines
 from operations.state_folder import state_dir
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
-from spark.machine.session import build_session, require_s3, use_own_classes
+from spark.machine.jars import require_s3
+from spark.machine.session import build_session, use_own_classes
 from spark.warehouse.table import catalog_settings
 
 # What a virtual machine is made of; the rest of ``engine`` is a pipeline's own.

@@ -13,21 +13,19 @@ from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
-from cdc.shapes import ColumnChange, Shape, column_changes
-from cdc.types import may_be_large
+from cdc.shapes import Shape
 from cdc.used import used_columns
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
 from operations.schema.case import Case
+from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
 from operations.schema.mapped import note_mapped, read_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
 from operations.state_folder import register_of
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
-
-NOTHING_SHOWN = "nothing that documents show"
 
 
 @dataclass
@@ -224,34 +222,44 @@ def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: 
 def _table(
     pipeline: Pipeline, out: Acted, was: Table, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
 ) -> None:
-    table, policy = was.qualified, pipeline.policy.schema_
-    changes = column_changes(known, now)
-    what = in_words(known, now, changes)
-    concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
-    todo = out.evolution.todo.get(table) or Todo(what, time.time())
-    allowed = out.evolution.allowed.get(table)
+    one, policy = Changed.of(was, known, now, found), pipeline.policy.schema_
+    allowed = out.evolution.allowed.get(was.qualified)
     let = policy == "evolve" or (allowed is not None and allowed.same_as(now))
-    only_added = all(change.kind == "added" for change in changes)
-    title = f"table {table}: {', '.join(what)}"
-    if concerned and not let and not (policy == "ignore" and only_added):
-        waiting = replace(todo, what=what, waits=True)
-        if out.evolution.todo.get(table) != waiting:
-            out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
-        out.evolution = out.evolution.having(table, waiting)
-        freeze_as_decided(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
-        return
-    acted = replace(out.evolution, acted={**out.evolution.acted, table: now})
-    todo = _with_partitions(_overtaken(todo, changes), *now.parts_since(known))
-    if policy == "ignore" and not let and concerned:
-        for generation, case in found:
-            if case.decision.verdict > Verdict.NOTHING:
-                freeze(generation, was)
-        out.evolution = acted.having(table, todo)
-        out.said.append(f"{title}: left as it was (policy.schema: ignore)")
-        return
+    if let or not one.concerned:
+        _taken_up(pipeline, out, one, let=let)
+    elif policy == "ignore" and all(change.kind == "added" for change in one.changes):
+        _left(out, one)
+    else:
+        _waits(pipeline, out, one)
+
+
+def _waits(pipeline: Pipeline, out: Acted, one: Changed) -> None:
+    """What reads the table stands still until somebody has said `headwater apply`."""
+    table, policy = one.was.qualified, pipeline.policy.schema_
+    waiting = replace(one.todo(out.evolution), what=one.what, waits=True)
+    if out.evolution.todo.get(table) != waiting:
+        out.said.append(f"{one.title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
+    out.evolution = out.evolution.having(table, waiting)
+    freeze_as_decided(pipeline, one.was, [(generation, case) for generation, case in one.found if case.decision.stops])
+
+
+def _left(out: Acted, one: Changed) -> None:
+    """Columns that were added are ignored: what reads the table goes on with it as it was."""
+    for generation, case in one.found:
+        if case.decision.verdict > Verdict.NOTHING:
+            freeze(generation, one.was)
+    acted, todo = one.acted(out.evolution)
+    out.evolution = acted.having(one.was.qualified, todo)
+    out.said.append(f"{one.title}: left as it was (policy.schema: ignore)")
+
+
+def _taken_up(pipeline: Pipeline, out: Acted, one: Changed, *, let: bool) -> None:
+    """Flows go by the table as it is, where their targets can hold it; what else has to be done for it is noted."""
+    table, found, concerned = one.was.qualified, one.found, one.concerned
+    acted, todo = one.acted(out.evolution)
     for generation, case in found:
         note_mapped(generation, case.view, case.mapped)
-    again = freeze_as_decided(pipeline, was, found)
+    again = freeze_as_decided(pipeline, one.was, found)
     thawed = _thaw(table, found) if let else set[tuple[str, int]]()
     out.retake |= {(case.sink, case.generation) for case in concerned} | thawed | again
     built = again - thawed  # what was stopped until now can't go on; what comes next can
@@ -259,23 +267,23 @@ def _table(
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
     if thawed:
         read = ALL_ROWS
-    unlogged = [change.new.ordinal for change in changes if change.unlogged and change.new is not None]
+    unlogged = [change.new.ordinal for change in one.changes if change.unlogged and change.new is not None]
     if unlogged and read != ALL_ROWS:
         owe(pipeline, table, unlogged)
     todo = replace(
         todo,
-        what=_also(todo, what),
+        what=also(todo, one.what),
         at=time.time(),
-        read=combined([one for one in (todo.read, read) if one is not None]),
+        read=combined([rows for rows in (todo.read, read) if rows is not None]),
         rebuild=todo.rebuild
         or any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
         or any(case.living and (case.sink, case.generation) in built for _, case in found),
-        capture=todo.capture or _needs_capture(pipeline, known, now, changes),
+        capture=todo.capture or needs_capture(pipeline, one.known, one.now, one.changes),
         waits=False,
         error=None,
     )
     out.evolution = acted.having(table, todo)
-    out.said.append(title)
+    out.said.append(one.title)
     out.said += [_told(case, concerned) for case in concerned]
 
 
@@ -293,59 +301,6 @@ def _told(case: Case, concerned: Sequence[Case]) -> str:
         words = "stops" if case.decision.stops else "goes on with the table as it was"
     why = f" ({'; '.join(said)})" if said else ""
     return f"  sink {case.sink}, generation {case.generation}, view {case.view}: {words}{why}"
-
-
-def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
-    """How a table has changed, in words; never without any. Pure."""
-    what = tuple(change.words for change in changes)
-    if known.table.generated != now.table.generated:
-        names = ", ".join(now.table.generated)
-        what += (f"generated columns are ({names})" if names else "no column is generated any more",)
-    if known.table.replica_identity != now.table.replica_identity:
-        what += (f"the replica identity is {now.table.replica_identity}",)
-    if other_key(known, now):
-        what += (f"the key is ({', '.join(now.table.primary_key)})",)
-    come, gone = now.parts_since(known)
-    what += tuple(f"partition {name} was added" for name in come.values())
-    what += tuple(f"partition {name} is gone" for name in gone.values())
-    return what or (NOTHING_SHOWN,)
-
-
-def _also(todo: Todo, what: tuple[str, ...]) -> tuple[str, ...]:
-    """What has changed, with what was under way before it: its rows are still read, its generation is still built.
-    What waits for `apply` is told whole each time. Pure."""
-    words = what if todo.waits else (*todo.what, *what)
-    return tuple(dict.fromkeys(word for word in words if word != NOTHING_SHOWN)) or what
-
-
-def _overtaken(todo: Todo, changes: Sequence[ColumnChange]) -> Todo:
-    """What is under way, now that the table has changed once more: a condition may name what is gone. Pure."""
-    return replace(todo, read=ALL_ROWS) if todo.read and any(change.kind != "added" for change in changes) else todo
-
-
-def _with_partitions(todo: Todo, come: Mapping[int, str], gone: Mapping[int, str]) -> Todo:
-    """Rows of partitions that come were written elsewhere, before; deletes of the others' are looked for without
-    reading any. Pure."""
-    asked = [] if todo.read is None else [todo.read]
-    asked += [f"tableoid IN ({', '.join(map(str, come))})"] if come else []
-    asked += ["false"] if gone else []
-    return replace(todo, read=combined(asked), sweep=todo.sweep or bool(gone))
-
-
-def _needs_capture(pipeline: Pipeline, known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> bool:
-    """Whether `apply` has something to do for the table. Pure.
-
-    Debezium reads what it is not told to leave out, and then misses it in what is streamed; and large values that an
-    UPDATE leaves alone are lacking without the identity that `apply` gives.
-    """
-    identity, full = now.table.replica_identity, pipeline.policy.toast == "full"
-    small = not any(may_be_large(column) for column in known.table.columns)
-    larger = small and any(change.new is not None and may_be_large(change.new) for change in changes)
-    lost = identity not in (known.table.replica_identity, "full")
-    come, _ = now.parts_since(known)  # a partition has an identity and a trigger of its own
-    return (
-        known.table.generated != now.table.generated or lost or bool(come) or (full and larger and identity != "full")
-    )
 
 
 def _thaw(table: str, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:

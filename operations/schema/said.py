@@ -25,8 +25,9 @@ from operations.kept_shapes import (
     remember_shapes,
     write_evolution,
 )
-from operations.schema.act import cases, changed_tables, in_words
+from operations.schema.act import cases, changed_tables
 from operations.schema.case import Case
+from operations.schema.changed import in_words
 from operations.schema.decide import Verdict, together
 from operations.schema.statements import controls_transaction, statements, unframed
 from operations.state_folder import numbered_state_dir

@@ -223,6 +223,7 @@ def flow_reports(
         by the flow's name.
     """
     holder, told = generation.lease.holder(), {} if note is None else note.generations.get(generation.number, {})
+    watched = now - note.since if note is not None and now - note.at <= STALE_SECONDS else None
     found = {}
     for name in generation.flows():
         status = FlowStatus.read(generation.flow_folder(name))
@@ -231,36 +232,45 @@ def flow_reports(
             continue
         if taken_over(status, holder):
             status = None
-        one, fresh = told.get(name), note is not None and now - note.at <= STALE_SECONDS
-        facts = _flow_facts(pipeline, generation.sink, name, state, status, one, note, now, fresh=fresh)
+        one = told.get(name)
+        facts = _flow_facts(pipeline, generation.sink, name, _Seen(state, status, one, watched, now))
         as_of = one.as_of if one else None
         found[name] = FlowReport(status, judge_flow(facts, source), as_of, facts.age, facts.behind, facts.still)
     return found
 
 
-def _flow_facts(
-    pipeline: Pipeline,
-    sink: str,
-    name: str,
-    state: str,
-    status: FlowStatus | None,
-    one: FlowNote | None,
-    note: SinkNote | None,
-    now: float,
-    *,
-    fresh: bool,
-) -> FlowFacts:
+@dataclass(frozen=True)
+class _Seen:
+    """What is known of a flow.
+
+    Attributes:
+        state: what it does.
+        status: what its process wrote; None if nothing.
+        told: how far it was when somebody looked last; None if nobody has.
+        watched: for how long (seconds) somebody has been looking; None when nobody does now.
+        now: epoch seconds.
+    """
+
+    state: str
+    status: FlowStatus | None
+    told: FlowNote | None
+    watched: float | None
+    now: float
+
+
+def _flow_facts(pipeline: Pipeline, sink: str, name: str, seen: _Seen) -> FlowFacts:
+    status, told, now = seen.status, seen.told, seen.now
     return FlowFacts(
         flow=name,
-        state=state,
+        state=seen.state,
         error=status.last_error if status else None,
-        age=None if one is None or one.as_of is None else max(now - one.as_of, 0.0),
+        age=None if told is None or told.as_of is None else max(now - told.as_of, 0.0),
         limit=sink_limit(pipeline, sink),
-        behind=one.behind if one else None,
-        still=now - one.moved_at if one and fresh else None,
-        watched=now - note.since if note and fresh else None,
+        behind=told.behind if told else None,
+        still=now - told.moved_at if told and seen.watched is not None else None,
+        watched=seen.watched,
         deferred=status.deferred if status else 0,
-        hold=one.reason if one else None,
+        hold=told.reason if told else None,
         batch_seconds=status.batch_ms / 1000 if status else 0.0,
         trigger_seconds=_trigger(pipeline, sink),
     )

@@ -91,24 +91,33 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         keep=fields.number("keep", 0, 0, MAX_KEPT),
     )
     fields.done()
+    _refuse_misfit(settings, fields.who)
+    return settings
+
+
+def _refuse_misfit(settings: Settings, who: str) -> None:
+    """Refuse settings that are right each by itself, and together can't be.
+
+    Raises:
+        ConfigError: that is so.
+    """
     if not settings.targets:
-        raise ConfigError(f"{fields.who}: no view to write")
+        raise ConfigError(f"{who}: no view to write")
     if "{" in settings.key_prefix or "}" in settings.key_prefix:
         raise ConfigError(
-            f"{fields.who}: key_prefix can't contain braces",
+            f"{who}: key_prefix can't contain braces",
             means="in Redis Cluster they choose the slot, and a value must share one with its version",
         )
     if settings.keep and (settings.cluster or settings.ttl_seconds):
         # Another slot can't be written in the same step, and nobody is told when a value ends by itself.
-        raise ConfigError(f"{fields.who}: changes are not kept in a cluster, nor of values with a ttl")
+        raise ConfigError(f"{who}: changes are not kept in a cluster, nor of values with a ttl")
     braced = next((view for view in settings.targets if "{" in view or "}" in view), None)
     if settings.cluster and braced is not None:
         raise ConfigError(
-            f"{fields.who}: the view {braced!r} has braces in its name",
+            f"{who}: the view {braced!r} has braces in its name",
             means="in Redis Cluster they choose the slot, and a value must share one with its version",
             fix="keep the table by a view of another name",
         )
-    return settings
 
 
 def _generation(who: str, view: str, spec: Any) -> int:

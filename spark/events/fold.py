@@ -30,7 +30,7 @@ from spark.arrow import map_in_arrow
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import check_reach
 from spark.flow import Flow, begin, changelog
-from spark.machine.session import BUILD_OWN_JAR, OWN_JAR
+from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.reading.expressions import (
     AS_TEXT,

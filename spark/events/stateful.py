@@ -19,7 +19,7 @@ _SETTINGS = {
     # A batch writes what has changed, and not all of the store's files.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # When a watermark has moved and no event follows, what it makes due is done all the same
-    # (spark/machine/session.py).
+    # (spark/machine/settings.py).
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
 }
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
 from cdc.join.layout import Arranged, Layout
-from sinks.rowstore.contract import RowStore, still_runs
+from sinks.rowstore.contract import Marks, RowStore, still_runs
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, planned, rewind
 from spark.disk.files import write_atomic
@@ -188,7 +188,26 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
         NewerFormat: a newer Headwater's (terminal).
     """
     ours, server, noted = known(flow), store.server(), store.noted()
+    held = noted.batch - flow.spec.batches_before if noted.batch >= 0 else -1
     committed, _ = committed_offsets(flow.checkpoint)
+    _refuse_other(flow, ours, noted, identity, held)
+    return _heal(flow, ours, server, held, committed, lag_seconds)
+
+
+def _refuse_other(flow: Flow, ours: Known, noted: Marks, identity: str, held: int) -> None:
+    """Refuse a store that is not the one which the checkpoint goes with, or holds what nobody can tell.
+
+    Args:
+        flow: whose store.
+        ours: what the disk says.
+        noted: what the store says.
+        identity: of the fill that made the store.
+        held: the newest batch that it has, as the checkpoint counts; -1 for none.
+
+    Raises:
+        StateError: it was wiped, is an older Headwater's, or was put back to before it was healed (terminal).
+        NewerFormat: a newer Headwater's (terminal).
+    """
     fix = rebuild_command(flow.spec.sink)
     what = f"sink {flow.spec.sink}: the row store of {flow.title}"
     if noted.format and refuse_newer(what, noted.format, ROWS) < ROWS:
@@ -203,13 +222,31 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
             means="it, or a node of it, was wiped, or row_store.url leads elsewhere; documents can't be put together",
             fix=f"point row_store.url at the server that has them; or {fix}",
         )
-    held = noted.batch - flow.spec.batches_before if noted.batch >= 0 else -1
     if noted.epoch < ours.epoch and held > ours.healed:
         raise StateError(
             f"sink {flow.spec.sink}: the row store of {flow.title} was restored from a copy of before it was healed",
             means="batches were cut otherwise since then, so what it holds can't be told; nothing was written",
             fix=fix,
         )
+
+
+def _heal(flow: Flow, ours: Known, server: str, held: int, committed: int, lag_seconds: float) -> int:
+    """Have the checkpoint replay what the store has lost, with a version epoch that beats what was written since.
+
+    Args:
+        flow: whose store.
+        ours: what the disk says.
+        server: the run of the server that answers now.
+        held: the newest batch that the store has, as the checkpoint counts; -1 for none.
+        committed: the newest batch that the checkpoint has.
+        lag_seconds: for how long the log keeps every record.
+
+    Returns:
+        the version epoch to run with.
+
+    Raises:
+        StateError: it has lost more than the checkpoint can replay (terminal).
+    """
     # The same run of the server has lost nothing, whatever it was last told.
     restarted = bool(ours.server) and not still_runs(ours.server, server)
     if restarted:
@@ -229,7 +266,7 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
             raise StateError(
                 f"the row store of {flow.title} is {committed - held} batches behind its checkpoint",
                 means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
-                fix=fix,
+                fix=rebuild_command(flow.spec.sink),
             )
         state = replace(state, batch=held)
     _remember(flow, state)

@@ -1,4 +1,4 @@
-"""One place that makes a Spark session, with every setting and the trouble it prevents."""
+"""One place that makes a Spark session."""
 
 from __future__ import annotations
 
@@ -19,137 +19,26 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark
-from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
+from cdc.masking import looks_secret, mask_text
 from cdc.waits import waiting_for
-from spark.drain import DRAIN, OUR_DRAIN
+from spark.drain import DRAIN
 from spark.machine import class_archive, cluster, quiet
-from spark.reading.source import OURS, SOURCE
-
-# The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
-REQUIRED_JARS = (
-    "spark-sql-kafka-0-10",
-    "spark-token-provider-kafka-0-10",
-    "kafka-clients",
-    "commons-pool2",
-    "iceberg-spark-runtime",
-    "sqlite-jdbc",
-    "postgresql",
+from spark.machine.jars import find_jars
+from spark.machine.settings import (
+    CHECKPOINTS,
+    JAVA_OPTIONS,
+    LOCAL_FILES,
+    LOOPBACK,
+    OWN_FILES,
+    OWN_SETTINGS,
+    session_settings,
 )
+from spark.reading.source import SOURCE
 
-# What Iceberg needs besides to reach a bucket: the client of S3, which alone is larger than all of these.
-S3_JAR = "iceberg-aws-bundle"
-
-# The second compiler is kept for what is really hot, ten times Java's own thresholds: planning a batch calls thousands
-# of methods a few hundred times each, and compiling them took more of two cores than running them, for half an hour
-# (docs/decisions/processor-time.md). Loops still count as they did (BackEdgeThreshold).
-SECOND_COMPILER = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-)
-# Deep regular expressions overflow the default stack when a query stops; serial GC keeps a small heap small, and
-# so does a small beginning: Java's own is a 64th of the machine's memory, which a pipeline at rest never gives back.
-JAVA_OPTIONS = f"-Xss4m -Xms128m -XX:+UseSerialGC {SECOND_COMPILER} -Djava.net.preferIPv4Stack=true"
-
-_DRIVER_JAVA = "spark.driver.extraJavaOptions"
 # Spark's launcher puts at the end of the class path what the environment names here.
 _AT_THE_END = "SPARK_DIST_CLASSPATH"
 # PySpark then starts no virtual machine: somebody (spark-submit) has.
 _IS_STARTED = "PYSPARK_GATEWAY_PORT"
-
-# Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
-LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-
-# A password inside of an address.
-_LOGIN = r"://[^/@\s]*:[^@\s]*@"
-
-SETTINGS: Mapping[str, str] = {
-    "spark.ui.enabled": "false",
-    # Each checkpoint file otherwise gets a checksum file beside it: twice the files and twice the pause a batch.
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    "spark.ui.showConsoleProgress": "false",
-    # Without these three every micro-batch pays ~150 ms for re-reading jar directories and loopback TCP.
-    "spark.python.daemon.module": "spark.machine.worker_daemon",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.worker.reuse": "true",
-    # A merge into the warehouse takes seconds; FAIR pools keep the cache's 10 ms tasks from queueing behind it.
-    "spark.scheduler.mode": "FAIR",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
-    # Planning a stateless micro-batch again at run time costs more than the batch.
-    "spark.sql.adaptive.streaming.stateless.enabled": "false",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.pollingDelay": "10ms",
-    # How many batches of offsets a checkpoint keeps: enough to see what happened, small enough to list quickly.
-    "spark.sql.streaming.minBatchesToRetain": "50",
-    "spark.sql.streaming.metricsEnabled": "false",
-    # What is observed of a frame is lost where a plan is cut short behind it because nothing has come through.
-    "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
-    "spark.sql.ansi.enabled": "true",
-    # What Spark's pages and logs show of settings and plans: stars for these. Its own patterns do not know all of ours.
-    # The first is looked for in names and in values, the second in names, the third in texts of plans.
-    "spark.redaction.regex": f"(?i){HIDDEN_NAMES}|{_LOGIN}",
-    "spark.sql.redaction.options.regex": f"(?i)url|{HIDDEN_NAMES}",
-    "spark.redaction.string.regex": f"(?i)passw[a-z]*[\"']?\\s*[=:]\\s*[\"']?[^\"',;\\s]+|{_LOGIN}",
-    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-}
-
-
-# Our own classes for Spark (deploy/spark), and what is set where they are at hand.
-OWN_JAR = "headwater-spark.jar"
-BUILD_OWN_JAR = f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"
-CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
-OWN_SETTINGS: Mapping[str, str] = {
-    # A checkpoint's files without a process for each.
-    CHECKPOINTS: "headwater.spark.LocalCheckpoints",
-    # A query that finds nothing rests in its source until something comes, and then need not wait once more.
-    SOURCE: OURS,
-    # A batch is planned once less.
-    DRAIN: OUR_DRAIN,
-    "spark.sql.streaming.pollingDelay": "1ms",
-}
-# A warehouse's files in a local folder without four processes for each; where no cluster's executors need the class.
-LOCAL_FILES = "spark.hadoop.fs.file.impl"
-OWN_FILES = "headwater.spark.LocalFiles"
-
-
-def find_jars(folders: Path) -> list[Path]:
-    """List the jars in a folder, or in several with ``:`` between them, as in a PATH.
-
-    Raises:
-        ConfigError: they lack one that the engine needs (terminal).
-    """
-    jars = _jars_in(folders)
-    missing = [name for name in REQUIRED_JARS if not any(jar.name.startswith(name) for jar in jars)]
-    if missing:
-        raise ConfigError(
-            f"Spark's jars are not complete in {folders}: missing {', '.join(missing)}",
-            means="Spark can't read Kafka or write Iceberg without them",
-            fix="run `headwater up`, which fetches them, or set `engine.jars` to a folder that holds them",
-        )
-    beside = class_archive.beside(OWN_JAR)
-    return jars if beside is None or any(jar.name == OWN_JAR for jar in jars) else [*jars, beside]
-
-
-def require_s3(folders: Path) -> None:
-    """Refuse a warehouse in a bucket without the client of S3.
-
-    Args:
-        folders: as ``find_jars``.
-
-    Raises:
-        ConfigError: none of them has it (terminal).
-    """
-    if not any(jar.name.startswith(S3_JAR) for jar in _jars_in(folders)):
-        raise ConfigError(
-            f"Spark's jars in {folders} lack {S3_JAR}, without which a warehouse in s3:// can't be opened",
-            means="nothing was started",
-            fix="`headwater up --with s3` fetches it (66 MiB); then set HEADWATER_SPARK_JARS as `headwater ps --env` "
-            "prints it, or put the jar into `engine.jars`",
-        )
-
-
-def _jars_in(folders: Path) -> list[Path]:
-    return [jar for one in str(folders).split(os.pathsep) for jar in sorted(Path(one).glob("*.jar"))]
 
 
 @waiting_for("Spark to start")
@@ -182,31 +71,13 @@ def build_session(
         ClusterUnavailable: the master does not answer (transient).
         ClusterError: Spark could not be started on it.
     """
-    java = java_options or JAVA_OPTIONS + class_archive.java_options()
-    logging = Path(__file__).with_name("log4j2.properties").as_uri()
     log.parent.mkdir(parents=True, exist_ok=True)
     local, found = cluster.is_local(master), [] if jars is None else find_jars(jars)
-    ours = LOOPBACK if local else cluster.settings(master, python_archive, JAVA_OPTIONS)
-    ours_java = f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"'
-    settings = {
-        **SETTINGS,
-        _DRIVER_JAVA: ours_java,
-        "spark.driver.memory": driver_memory,
-        "spark.pyspark.python": sys.executable,
-        **({"spark.jars": ",".join(map(str, found))} if found and not local else {}),
-        **ours,
-        **(conf or {}),
-    }
-    if jars is None:
-        settings.pop("spark.sql.extensions", None)
-    if own := (conf or {}).get(_DRIVER_JAVA):
-        settings[_DRIVER_JAVA] = f"{ours_java} {own}"  # after ours: of two the last counts
-    if settings.get("spark.speculation", "false") != "false":
-        raise ConfigError(
-            "engine.spark_conf: spark.speculation is on",
-            means="two attempts at one task would work on the same rows of the row store at once",
-            fix="leave it out",
-        )
+    place = LOOPBACK if local else cluster.settings(master, python_archive, JAVA_OPTIONS)
+    if found and not local:
+        place = {"spark.jars": ",".join(map(str, found)), **place}
+    java = java_options or JAVA_OPTIONS + class_archive.java_options()
+    settings = session_settings(java, log, driver_memory, place, conf or {}, plain=jars is None)
     # PySpark takes the executors' Python from here, and not from spark.pyspark.python.
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = settings["spark.pyspark.python"], sys.executable
     if local:

@@ -80,11 +80,12 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 def _make(jars: Path, archive: Path) -> None:
     """What sessions do, so that its classes are loaded: Spark SQL, Python stages, a table, a stream."""
-    from spark.machine import session
+    from spark.machine.session import build_session
+    from spark.machine.settings import JAVA_OPTIONS
 
     log = archive.with_name("spark.log")
-    options = f"{session.JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} {_QUIET}"
-    spark = session.build_session("archive", master="local[2]", jars=jars, log=log, java_options=options)
+    options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} {_QUIET}"
+    spark = build_session("archive", master="local[2]", jars=jars, log=log, java_options=options)
     gateway: Any = spark.sparkContext._gateway
     spark.range(0, 100, 1, 2).selectExpr("id", "concat('a', id) AS text").mapInArrow(
         _same, "id long, text string"

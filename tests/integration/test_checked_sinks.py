@@ -14,7 +14,7 @@ from deploy.local.endpoints import Endpoints
 from operations.checked_sinks import CLASSES, SINKS, checked_sinks
 from operations.state_folder import register_of
 from spark.machine.class_archive import VARIABLE
-from spark.machine.session import OWN_JAR, REQUIRED_JARS
+from spark.machine.jars import OWN_JAR, REQUIRED_JARS
 from tests.support.redis_server import redis_servers
 
 pytestmark = pytest.mark.stack

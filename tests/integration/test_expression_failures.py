@@ -20,7 +20,7 @@ from cdc.view import View
 from spark.join import child_expressions
 from spark.join.records import RecordReader
 from spark.machine.quiet import hush
-from spark.machine.session import SETTINGS
+from spark.machine.settings import SETTINGS
 from spark.reading.computed import reason
 from spark.reading.entries import Decoded, Entry, EntryDecoder
 from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, refuse_unsteady, without_tallies

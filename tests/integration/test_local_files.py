@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
-from spark.machine.session import LOCAL_FILES, OWN_FILES, build_session
+from spark.machine.session import build_session
+from spark.machine.settings import LOCAL_FILES, OWN_FILES
 from spark.warehouse.table import catalog_settings
 from tests.support.own_classes import own_classes_at_hand
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.machine.session import JAVA_OPTIONS
+from spark.machine.settings import JAVA_OPTIONS
 from spark.pulse import GROUP, sign_of
 from tests.support.plain_spark import session_of
 

@@ -24,7 +24,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
 from connectors import absent_keys as keys
 from connectors import missed_deletes as missed
-from connectors import plan
+from connectors import requests
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import mark, read_captured
 from connectors.conditions import check_condition
@@ -206,7 +206,7 @@ def test_a_lost_signal_is_sent_again_with_its_condition(
     """FAULTS 22."""
     pipeline = big(source, 300)
     names = Names.of(pipeline)
-    monkeypatch.setattr(plan, "LOST_SECONDS", 1)
+    monkeypatch.setattr(requests, "LOST_SECONDS", 1)
     resnapshot(pipeline, Wish(["public.big"], "id <= 20"))
     assert wait_snapshot(pipeline, seconds=90).done
     before = len(source.records(pipeline.topic("public.big")))

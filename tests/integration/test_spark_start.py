@@ -13,7 +13,7 @@ import pytest
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
 from spark.machine import class_archive, startup
-from spark.machine.session import OWN_JAR
+from spark.machine.jars import OWN_JAR
 from tests.support import inside
 from tests.support.own_classes import own_classes_at_hand
 

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from deploy.local import own_classes
 from deploy.local.stack import LocalStack
 from spark.machine import class_archive
-from spark.machine.session import OWN_SETTINGS
+from spark.machine.settings import OWN_SETTINGS
 from spark.reading.source import SOURCE
 
 

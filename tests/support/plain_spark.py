@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
-from spark.machine.session import JAVA_OPTIONS, SETTINGS
+from spark.machine.settings import JAVA_OPTIONS, SETTINGS
 from spark.warehouse.table import catalog_settings
 
 

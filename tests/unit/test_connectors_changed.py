@@ -9,13 +9,13 @@ import pytest
 
 from cdc.log.client import Topic
 from cdc.same_key import KeyPart
+from connectors.actual import find_gaps
 from connectors.captured import Captured, Gap
 from connectors.changed import _kept, difference, merged, refusal, refusals
 from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
 from connectors.names import Names
-from connectors.plan import find_gaps
 
 KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t", keyless={"70": "500", "71": "501"})
 INT = KeyPart("id", 1, "int4", "integer")

@@ -15,7 +15,7 @@ from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg import storage
 from sinks.iceberg.place import Place
-from spark.machine.session import require_s3
+from spark.machine.jars import require_s3
 
 NAMES = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",

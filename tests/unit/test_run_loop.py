@@ -5,14 +5,20 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from cdc.errors import DiskFull, LogGap, StateError
-from console.cli import run
+from operations.accepted import Text
 from operations.run.patience import Stop
+from operations.supervise import loop as supervising
+from operations.supervise import parts
+from operations.supervise.loop import supervise
+from operations.supervise.parts import Parts
+from operations.supervise.wanted import Wanted
 
 
 class Loop:
@@ -21,6 +27,7 @@ class Loop:
     def __init__(self, *follow: Callable[[], list[str]]) -> None:
         self.turns, self.follow, self.stop = 0, follow, Stop()
         self.stopped: list[str] = []
+        self.said: list[str] = []
         self.halted = False
         self.runner = SimpleNamespace(step=self._step, trouble=None, all_failed=False)
         self.source = SimpleNamespace(error=None, changed={}, news=[])
@@ -38,22 +45,20 @@ class Loop:
 
     def go(self, *, until: float | None = None, until_caught_up: bool = False) -> None:
         engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append, paused={})
-        halting = SimpleNamespace(follow=lambda _changed: [], waits=self.halted)
-        run._supervise(
+        made = Parts(
             cast(Any, engine),
-            cast(Any, self.bars),
             cast(Any, self.source),
-            cast(Any, halting),
-            run._Wanted((), self.stop, None, until_caught_up, until),
-            cast(Any, SimpleNamespace(step=lambda _engine: [], busy=False, healing=())),
-            None,
+            cast(Any, SimpleNamespace(follow=lambda _changed: [], waits=self.halted)),
             cast(Any, SimpleNamespace(step=lambda *_: [], busy=False, waits=False)),
+            cast(Any, SimpleNamespace(step=lambda _engine: [], busy=False, healing=())),
         )
+        wanted = Wanted((), self.stop, None, until_caught_up, until)
+        supervise(made, cast(Any, self.bars), wanted, self.said.append)
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "STEP_SECONDS", 0.001)
+    monkeypatch.setattr(supervising, "STEP_SECONDS", 0.001)
 
 
 def raising(error: BaseException) -> Callable[[], list[str]]:
@@ -63,29 +68,29 @@ def raising(error: BaseException) -> Callable[[], list[str]]:
     return follow
 
 
-def test_a_full_disk_is_told_once_and_its_end_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_told_once_and_its_end_too() -> None:
     full = raising(DiskFull("the disk that holds /state/x is full", means="nothing is lost"))
-    Loop(full, full, full, lambda: ["search: kept up to date"]).go()
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    loop = Loop(full, full, full, lambda: ["search: kept up to date"])
+    loop.go()
+    assert loop.said == [
         "waiting: the disk that holds /state/x is full",
         "search: kept up to date",
         "there is room on the disk again",
     ]
 
 
-def test_a_disk_that_is_full_in_the_words_of_the_system_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disk_that_is_full_in_the_words_of_the_system_is_the_same() -> None:
     loop = Loop(raising(OSError(errno.ENOSPC, "No space left on device", "/state/x")), lambda: [])
     loop.go()
-    assert "waiting: /state/x: No space left on device" in capsys.readouterr().err
+    assert "waiting: /state/x: No space left on device" in loop.said
     assert loop.turns == 3
 
 
-def test_a_status_that_can_not_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_status_that_can_not_be_written_is_told() -> None:
     loop = Loop(lambda: [], lambda: [])
     loop.runner.trouble = "the disk that holds /state/y is full\n  what it means"
     loop.go()
-    assert capsys.readouterr().err == "waiting: the disk that holds /state/y is full\n"
+    assert loop.said == ["waiting: the disk that holds /state/y is full"]
 
 
 @pytest.mark.parametrize(("halted", "catching_up", "turns"), [(False, False, 1), (True, False, 4), (True, True, 1)])
@@ -119,10 +124,70 @@ def test_it_ends_when_no_flow_is_left() -> None:
     assert loop.turns == 1
 
 
-def test_it_ends_when_all_is_read_or_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_when_all_is_read_or_the_time_is_over() -> None:
     loop = Loop(*[lambda: []] * 100)
     loop.goal.caught_up = lambda: True
     loop.go(until_caught_up=True)
-    assert (loop.turns, capsys.readouterr().err) == (1, "caught up\n")
+    assert (loop.turns, loop.said) == (1, ["caught up"])
     with pytest.raises(StateError, match="not caught up when --timeout was over"):
         Loop(*[lambda: []] * 100).go(until=time.monotonic(), until_caught_up=True)
+
+
+# -- the parts -----------------------------------------------------------------------------------------------------
+
+
+class Closing:
+    """A part that notes when it is closed."""
+
+    def __init__(self, name: str, closed: list[str], error: Exception | None = None) -> None:
+        self.name, self.closed, self.error = name, closed, error
+
+    def close(self) -> None:
+        self.closed.append(self.name)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "closed"),
+    [
+        ("Halting", StateError("no"), ["engine"]),
+        ("Evolving", StateError("no"), ["Halting", "engine"]),
+        ("Losses", PermissionError(errno.EACCES, "no"), ["Evolving", "Halting", "engine"]),
+        ("FileWatch", StateError("no"), ["Losses", "Evolving", "Halting", "engine"]),
+    ],
+)
+def test_a_part_that_can_not_be_made_gives_the_sinks_back(
+    monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception, closed: list[str]
+) -> None:
+    """The engine was left open, with its leases: beside another pipeline the process lives on, and keeps them."""
+    ended: list[str] = []
+    for name in ("Halting", "Evolving", "Losses", "FileWatch"):
+
+        def make(*_: Any, name: str = name, **__: Any) -> Any:
+            if name == broken:
+                raise error
+            part = Closing(name, ended)
+            return SimpleNamespace(close=part.close, let_go=None)
+
+        monkeypatch.setattr(parts, name, make)
+    engine = SimpleNamespace(pipeline=None, close=Closing("engine", ended).close)
+    wanted = Wanted((), Stop(), None, until_caught_up=False, until=None)
+    with pytest.raises(type(error)):
+        Parts.opened(cast(Any, engine), cast(Any, None), Path("shop.yaml"), Text("shop.yaml", "", 0.0), wanted)
+    assert ended == closed
+
+
+def test_the_engine_is_closed_last_and_even_if_another_part_can_not_be() -> None:
+    ended: list[str] = []
+    made = Parts(
+        cast(Any, Closing("engine", ended)),
+        cast(Any, None),
+        cast(Any, Closing("halting", ended)),
+        cast(Any, Closing("evolving", ended, OSError(errno.ENOSPC, "full"))),
+        cast(Any, Closing("losses", ended)),
+        cast(Any, Closing("edits", ended)),
+    )
+    with pytest.raises(OSError, match="full"):
+        made.close()
+    assert ended == ["halting", "evolving", "losses", "edits", "engine"]

@@ -31,7 +31,8 @@ from operations.kept_shapes import (
     write_evolution,
 )
 from operations.schema import said
-from operations.schema.act import Acted, act, in_words, owed_to
+from operations.schema.act import Acted, act, owed_to
+from operations.schema.changed import in_words
 from operations.schema.mapped import read_mapped
 from operations.schema.stopped import is_former, still_to_do
 from operations.state_folder import register_of

@@ -13,7 +13,7 @@ from cdc.masking import looks_secret, mask_text, masked
 from cdc.pipeline import Pipeline
 from connectors.debezium import redact
 from sinks.fields import Fields
-from spark.machine.session import SETTINGS
+from spark.machine.settings import SETTINGS
 
 VALUE = "hunter2"
 # Options that files hand through to clients: librdkafka's, Debezium's and its converters', Hadoop's, pyiceberg's.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ from cdc.pipeline import Pipeline, Source, loads
 from cdc.polling import poll
 from connectors import source_gaps
 from connectors.postgres import connect
-from console.cli import run
 from operations.run import owner, patience, source_watch
 from operations.run.owner import owner_refused
 from operations.run.patience import Stop
 from operations.run.source_watch import SourceWatch
+from operations.supervise.wanted import Wanted, first_look
 
 TEXT = """\
 version: 1
@@ -39,11 +39,9 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    lines: list[str] = []
-    monkeypatch.setattr(run, "_say", lines.append)
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
-    yield lines
+    return []
 
 
 def failing(*errors: Exception) -> Callable[..., None]:
@@ -62,7 +60,7 @@ def test_kafka_connect_that_is_away_after_a_failover_is_waited_for(
     """A promoted server can't be followed before the connector was looked at, and nothing may run before that."""
     away = ConnectUnavailable("Kafka Connect does not answer at http://127.0.0.1:1")
     monkeypatch.setattr(source_watch, "check_source", failing(away, away))
-    with SourceWatch(pipeline, run._first(pipeline, (), Stop(), None)) as watch:
+    with SourceWatch(pipeline, first_look(pipeline, Wanted((), Stop(), None, False, None), said.append)) as watch:
         assert watch.error is None
     assert said == ["waiting: Kafka Connect does not answer at http://127.0.0.1:1"]
 
@@ -71,7 +69,7 @@ def test_what_no_waiting_cures_ends_it_at_once(
     pipeline: Pipeline, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_watch, "check_source", failing(SourceChanged("another one")))
-    watch = SourceWatch(pipeline, run._first(pipeline, (), Stop(), None))
+    watch = SourceWatch(pipeline, first_look(pipeline, Wanted((), Stop(), None, False, None), said.append))
     with pytest.raises(SourceChanged), watch:
         pass
     assert said == []

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.results import Measurement, quantile, write
 from cdc.errors import ConfigError
 from cdc.log.ends import reached
-from spark.machine.session import find_jars
+from spark.machine.jars import find_jars
 from spark.reading.source import java_client
 from spark.told import explain
 from spark.warehouse.merge import merge_statement

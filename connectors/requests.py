@@ -1,0 +1,92 @@
+"""Snapshots that are asked of Debezium: which, by what signal, and what it tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from connectors.actions import Action
+from connectors.actual import Actual
+from connectors.captured import Captured, mark
+from connectors.changed import complete
+from connectors.connector import RunningConnector, wait_ready
+from connectors.cut_snapshot import sweep
+from connectors.servers import Servers
+from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
+
+# A signal is seen within a second and begins at once; one that nobody works on after this long was lost.
+LOST_SECONDS = 60
+
+
+def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Action]:
+    """One signal for all tables whose rows are still to be asked for, or whose request was lost."""
+    if actual.fresh:
+        return []
+    asked = {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
+    asked |= lost_requests(servers, actual.captured, actual.connector)
+    missing: dict[str, str | None] = {table: actual.captured[table].condition for table in asked}
+    missing |= dict.fromkeys(noted)  # read for the first time, or because of a gap: whole
+    missing = {table: condition for table, condition in missing.items() if table in actual.catalogue.tables}
+    if not missing:
+        return []
+
+    def run(servers: Servers) -> None:
+        wait_ready(servers)
+        request(servers, missing)
+
+    name = ", ".join(sorted(missing))
+    return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
+
+
+def request(servers: Servers, tables: Mapping[str, str | None]) -> None:
+    """Send a signal for tables, each with a condition on its rows or None, to a connector that runs; note it."""
+    signal_id = send_snapshot_signal(servers.kafka, servers.pipeline, tables)
+    mark(servers.setup, servers.names, tables, "requested", signal_id)
+
+
+def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
+    """Remove what an interrupted initial snapshot left behind, if nobody has waited for its end (which does it too)."""
+    initial = sorted(entry.table for entry in actual.captured.values() if entry.state == "initial")
+    initial = [table for table in initial if table in actual.catalogue.tables]
+    if not initial or actual.connector is None or not actual.connector.streaming or actual.slot is None:
+        return []
+    if hear(servers).attempts < 2:
+        return []
+
+    def run(servers: Servers) -> None:
+        sweep(servers, initial)
+        seen = [actual.captured[table] for table in initial]
+        complete(servers.setup, servers.names, servers.pipeline.source.publication, seen)
+
+    return [
+        Action("snapshot", ", ".join(initial), "remove what an interrupted snapshot left", "interrupted", "done", run)
+    ]
+
+
+def hear(servers: Servers) -> Heard:
+    """What Debezium has told of its snapshots up to now."""
+    notifications = Notifications(servers.kafka, servers.pipeline)
+    try:
+        return notifications.catch_up()
+    finally:
+        notifications.close()
+
+
+def lost_requests(servers: Servers, captured: Mapping[str, Captured], connector: RunningConnector | None) -> set[str]:
+    """Tables that were asked for a while ago, and that Debezium neither works on nor has finished."""
+    requested = [entry for entry in captured.values() if entry.state == "requested"]
+    old = [e for e in requested if datetime.now(UTC) - e.changed_at > timedelta(seconds=LOST_SECONDS)]
+    if not old or (connector is not None and connector.in_incremental_snapshot):
+        return set()
+    heard = hear(servers)
+    return {entry.table for entry in old if not is_complete(heard, entry)}
+
+
+def is_complete(heard: Heard, entry: Captured) -> bool:
+    """Debezium has said that all rows of a requested table were sent."""
+    return heard.statuses.get(entry.signal_id or "", {}).get(entry.table) in COMPLETE
+
+
+def has_failed(heard: Heard, entry: Captured) -> bool:
+    """Debezium has said that it could not read a requested table."""
+    return heard.statuses.get(entry.signal_id or "", {}).get(entry.table, "SUCCEEDED") not in COMPLETE

@@ -34,8 +34,8 @@ def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Act
         wait_ready(servers)
         request(servers, missing)
 
-    name = ", ".join(sorted(missing))
-    return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
+    of = tuple(sorted(missing))
+    return [Action("snapshot", ", ".join(of), "send a signal for an incremental snapshot", None, "requested", run, of)]
 
 
 def request(servers: Servers, tables: Mapping[str, str | None]) -> None:
@@ -58,9 +58,8 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
         seen = [actual.captured[table] for table in initial]
         complete(servers.setup, servers.names, servers.pipeline.source.publication, seen)
 
-    return [
-        Action("snapshot", ", ".join(initial), "remove what an interrupted snapshot left", "interrupted", "done", run)
-    ]
+    detail, of = "remove what an interrupted snapshot left", tuple(initial)
+    return [Action("snapshot", ", ".join(of), detail, "interrupted", "done", run, of)]
 
 
 def hear(servers: Servers) -> Heard:

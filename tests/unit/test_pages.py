@@ -13,7 +13,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from cdc.errors import KafkaUnavailable
+from cdc.errors import ConfigError, KafkaUnavailable
+from console.http.pages.render import ENVIRONMENT
+from operations.jobs.job import TAKES, Job, refuse_unfit
+from operations.jobs.job import told as error_told
 from tests.support.watched import NOWHERE, World, documented, status, world
 
 MOST_MS = 50.0
@@ -235,6 +238,32 @@ def test_letters_that_cannot_be_read_say_why(well: World, monkeypatch: pytest.Mo
     page = well.browser.get("/letters?part=found").text
     assert "Kafka does not answer" in page and "start it" in page
     assert "no regular expression" in well.browser.get("/letters?cause=[&part=found").text
+
+
+def test_a_trace_that_cannot_be_had_says_why(well: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> None:
+        raise ConfigError("no table nono is captured", fix="name another")
+
+    monkeypatch.setattr("console.http.pages.show.trace_report", unknown)
+    for part in ("found", "whole"):
+        answer = well.browser.get(f"/trace?table=nono&key=1&part={part}")
+        assert answer.status_code == 200 and "no table nono is captured" in answer.text
+        assert "name another" in answer.text and "Looking" not in answer.text
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_job_is_shown_however_little_was_said(verb: Any) -> None:
+    sink = None if verb == "resnapshot" else "search"
+    least = {"all": True} if verb == "resnapshot" else {}
+    refuse_unfit(verb, sink, least)
+    error = error_told(ConfigError("refused"))
+    for more in ({}, {"state": "cut"}, {"state": "failed", "error": error}, {"state": "done", "lines": ("a", "b")}):
+        shown = str(
+            ENVIRONMENT.get_template("macros.html").module.job(Job("1", verb, sink, asked=least, **more).to_dict())
+        )
+        assert f"{verb} {sink or 'all tables'}<" in shown
+    tables = Job("1", "resnapshot", None, asked={"tables": ["public.a", "public.b"]}).to_dict()
+    assert "resnapshot public.a, public.b<" in str(ENVIRONMENT.get_template("macros.html").module.job(tables))
 
 
 def test_what_was_verified_batches_operations_and_the_wal_are_shown(well: World) -> None:

@@ -189,6 +189,17 @@ def test_a_page_can_be_heard_and_walked_through(well: World, path: str) -> None:
             assert attributes.get(name) is None or attributes[name] in ids
 
 
+@pytest.mark.parametrize("path", ["/", "/sinks/search"])
+def test_what_is_put_anew_and_can_be_scrolled_has_a_name(well: World, path: str) -> None:
+    """By it the page's script finds again where somebody was."""
+    well.served.jobs.wait(well.served.jobs.begin("verify", "search"), 10)
+    part = Marks(well.browser.get(f"{path}?part=live").text)
+    moved = [one for one in part.all("div") + part.all("pre") if one.get("class") in ("scroll", "error", "log")]
+    assert len(moved) > 3 and len(moved) >= len(part.all("pre")) and all(one.get("id") for one in moved), moved
+    names = [one["id"] for _, one in part.tags if "id" in one]
+    assert len(names) == len(set(names))
+
+
 @pytest.mark.parametrize("path", ["/", "/?part=live", "/sinks/search", "/sinks/search/promote/2", "/trace", "/letters"])
 def test_a_page_is_made_in_time(well: World, path: str) -> None:
     took = []
@@ -256,14 +267,13 @@ def test_a_job_is_shown_however_little_was_said(verb: Any) -> None:
     sink = None if verb == "resnapshot" else "search"
     least = {"all": True} if verb == "resnapshot" else {}
     refuse_unfit(verb, sink, least)
+    page = ENVIRONMENT.from_string('{% import "macros.html" as m %}{{ m.job(one) }}')
     error = error_told(ConfigError("refused"))
     for more in ({}, {"state": "cut"}, {"state": "failed", "error": error}, {"state": "done", "lines": ("a", "b")}):
-        shown = str(
-            ENVIRONMENT.get_template("macros.html").module.job(Job("1", verb, sink, asked=least, **more).to_dict())
-        )
-        assert f"{verb} {sink or 'all tables'}<" in shown
-    tables = Job("1", "resnapshot", None, asked={"tables": ["public.a", "public.b"]}).to_dict()
-    assert "resnapshot public.a, public.b<" in str(ENVIRONMENT.get_template("macros.html").module.job(tables))
+        job = Job("1", verb, sink, asked=least, **more)
+        assert f"{verb} {sink or 'all tables'}<" in page.render(one=job.to_dict())
+    tables = Job("1", "resnapshot", None, asked={"tables": ["public.a", "public.b"]})
+    assert "resnapshot public.a, public.b<" in page.render(one=tables.to_dict())
 
 
 def test_what_was_verified_batches_operations_and_the_wal_are_shown(well: World) -> None:

@@ -20,6 +20,7 @@ LONGEST_MS = 60_000
 FIRST_SECONDS, LOOK_SECONDS = 2.5, 0.1
 
 router = APIRouter()
+Name = Annotated[str, Field(max_length=500)]
 
 
 class WaitRequest(BaseModel):
@@ -31,8 +32,8 @@ class WaitRequest(BaseModel):
     token: str | None = Field(
         default=None, max_length=MAX_CHARS, description="Of the write; without one: all that is committed now."
     )
-    sinks: list[str] = Field(default=[], max_length=64, description="These sinks; all if empty.")
-    views: list[str] = Field(default=[], max_length=256, description="Only these views of them; all if empty.")
+    sinks: list[Name] = Field(default=[], max_length=64, description="These sinks; all if empty.")
+    views: list[Name] = Field(default=[], max_length=256, description="Only these views of them; all if empty.")
     found_by: Literal["search", "id"] = Field(
         default="search", description="A search index shows a document to a look-up by its id earlier than to a search."
     )

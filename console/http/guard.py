@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,6 +44,11 @@ _OPEN = ("/healthz", "/login", "/static/")
 # says nothing of it.
 _ELSEWHERE = frozenset({"cross-site", "same-site"})
 FORM = "application/x-www-form-urlencoded"
+# What a Host header may be: a name or an address, and a port. Anything else may stand for another address than the one
+# that is answered, where somebody puts both together.
+_HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{0,5})?", re.ASCII)
+# No request of ours is nearly as long; who sends more would have the server keep all of it.
+MOST_BYTES = 2**20
 # No script but ours, no style but ours, in no frame. A form says where it comes from (`same-origin`): without it a
 # browser sends `Origin: null`.
 HEADERS = {
@@ -153,9 +160,22 @@ class Guard:
         request.state.session = session
         request.state.role = self._role(request, session)
         answer = self.app if refusal is None else refusal
+        read, answered = 0, False
+
+        async def received() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read <= MOST_BYTES:
+                return message
+            if answered:  # a stream, which reads on only to learn when its reader has gone
+                return {"type": "http.disconnect"}
+            raise HTTPException(413, f"a request has at most {MOST_BYTES:,} bytes")
 
         async def sent(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
+                answered = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -164,7 +184,7 @@ class Guard:
                     headers.append("Set-Cookie", set_cookie(request, fresh))
             await send(message)
 
-        await answer(scope, receive, sent)
+        await answer(scope, received, sent)
 
     def _session(self, request: Request) -> Session | None:
         cookie = request.cookies.get(cookie_name(request.headers.get("host", "")))
@@ -179,6 +199,8 @@ class Guard:
         if path == "/healthz":
             return None  # a probe calls a machine by its address
         host = _name(request.headers.get("host", ""))
+        if host is None:
+            return _refused(400, "Host is no name with an optional port", "send Host: NAME or NAME:PORT")
         if host not in _LOOPBACK and host not in self.access.hosts:
             return _refused(421, f"this server is not called {host}", "start it with --name, if it is")
         asks = request.method in ("GET", "HEAD")
@@ -187,14 +209,13 @@ class Guard:
         return _foreign(request, asks=asks) or self._lacking(request, session, asks=asks)
 
     def _lacking(self, request: Request, session: Session | None, *, asks: bool) -> Response | None:
-        path = request.url.path
+        path = request.scope["path"]  # request.url is put together with the Host header
         if path == "/login":
             return None
         # A cookie goes with whatever a browser sends: it may ask, and send forms of our pages, which bear their proof.
         role = self._role(request, session if asks or not path.startswith("/v1/") else None)
         if role is None and asks and _is_page(request):
-            there = path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(f"/login?next={quote(there)}", 303)
+            return _to_login(request)
         if role is None:
             return _refused(401, "a token is needed", "send Authorization: Bearer …")
         if role == "stream" and not path.startswith(_STREAMS):
@@ -204,10 +225,29 @@ class Guard:
         return None
 
 
+def _to_login(request: Request) -> Response:
+    """Leads to the form for a token, and from there back to the page."""
+    query = request.scope["query_string"].decode("latin-1")
+    page = whole_page(f"{quote(request.scope['path'])}?{query}")
+    there = f"/login?next={quote(page)}"
+    if request.headers.get("hx-request") != "true":
+        return RedirectResponse(there, 303)
+    # A page's script would follow a redirect unseen, and put the form in the place of what it has asked for.
+    answer = _refused(401, "a token is needed", "sign in again")
+    answer.headers["HX-Redirect"] = there
+    return answer
+
+
 def _is_page(request: Request) -> bool:
-    return (
-        not request.url.path.startswith(("/v1/", "/openapi.json", "/metrics", *_OPEN)) or request.url.path == "/login"
-    )
+    path = request.scope["path"]
+    return not path.startswith(("/v1/", "/openapi.json", "/metrics", *_OPEN)) or path == "/login"
+
+
+def whole_page(address: str) -> str:
+    """The page that an address is of, where it may be of the ``part`` that a page's script asks for by itself."""
+    path, _, query = address.partition("?")
+    kept = [one for one in query.split("&") if one and unquote(one.partition("=")[0]) != "part"]
+    return path + ("?" + "&".join(kept) if kept else "")
 
 
 def set_cookie(request: Request, session: Session | None) -> str:
@@ -228,7 +268,7 @@ def _foreign(request: Request, *, asks: bool) -> JSONResponse | None:
     kind = request.headers.get("content-type", "")
     if asks or kind.startswith("application/json"):
         return None
-    if not kind.startswith(FORM) or request.url.path.startswith("/v1/"):
+    if not kind.startswith(FORM) or request.scope["path"].startswith("/v1/"):
         return _refused(415, "a request that does something is JSON", "send Content-Type: application/json")
     if origin is None:
         return _refused(403, "a form must say of which page it is", "send it from the server's own page")
@@ -241,12 +281,10 @@ def _follows(request: Request) -> bool:
     return kind == ("navigate", "document") and _is_page(request)
 
 
-def _name(host: str) -> str:
-    """A Host header without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
+def _name(host: str) -> str | None:
+    """A Host header without its port; None for one that is none."""
+    found = _HOST.fullmatch(host)
+    return None if found is None else found[1].strip("[]").lower()
 
 
 def _refused(status: int, what: str, fix: str) -> JSONResponse:

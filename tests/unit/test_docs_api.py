@@ -62,13 +62,18 @@ def test_builds_and_tables(tmp_path: Path) -> None:
     assert overview["tables"][0].keys() == TABLES[0].keys()  # type: ignore[attr-defined]
 
 
-def test_a_trace_with_every_server_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs no server; the whole is looked at in tests/integration/test_read_your_writes.py."""
+def traced_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that can be traced where no server is, and a log that is soon given up."""
     from cdc.catalogue import Catalogue, Column, Table
 
     table = Table("public", "flights", (Column("id", "int8", "int8"),), ("id",))
     monkeypatch.setattr(traced, "_catalogue", lambda _: Catalogue({"public.flights": table}, 1, 1))
     monkeypatch.setattr("operations.trace.backwards.SILENT_SECONDS", 0.2)
+
+
+def test_a_trace_with_every_server_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs no server; the whole is looked at in tests/integration/test_read_your_writes.py."""
+    traced_away(monkeypatch)
     shown = examples()[3]
     with world(tmp_path) as made:
         told = traced.trace_report(made.served.pipeline, "flights", "4711")
@@ -78,3 +83,11 @@ def test_a_trace_with_every_server_away(tmp_path: Path, monkeypatch: pytest.Monk
     search, *others = told["sinks"]
     assert search.keys() == shown["sinks"][0].keys() and "ConnectionError" in search["error"]
     assert all("airlines" in one["error"] for one in others), others  # a table that is not known here
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_the_page_of_such_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: bool) -> None:
+    traced_away(monkeypatch)
+    with world(tmp_path) as made:
+        answer = made.browser.get(f"/trace?table=flights&key=4711&part=found{'&values=1' * values}")
+    assert answer.status_code == 200 and "<strong>Stuck:</strong> the log" in answer.text

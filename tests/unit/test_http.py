@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from starlette.datastructures import URL
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
 from cdc.errors import ConfigError
 from console.http.app import make_app
-from console.http.guard import Access, access, is_loopback
+from console.http.guard import MOST_BYTES, Access, Guard, access, is_loopback
 from console.http.served import Pipelines
 
 READ, OPERATE = "r" * 20, "o" * 20
@@ -43,8 +49,13 @@ def test_without_tokens_this_machine_may_ask(tmp_path: Path) -> None:
     ("method", "headers", "status"),
     [
         ("GET", {"Host": "evil.example.org"}, 421),  # DNS rebinding
-        ("GET", {"Host": ""}, 421),
-        ("GET", {"Host": "[::1"}, 421),
+        ("GET", {"Host": ""}, 400),
+        ("GET", {"Host": "[::1"}, 400),
+        ("GET", {"Host": "127.0.0.1:8470/static/?"}, 400),  # what is put together with it has another path
+        ("GET", {"Host": "localhost/login?"}, 400),
+        ("GET", {"Host": "localhost:80:80"}, 400),
+        ("GET", {"Host": "x@localhost"}, 400),
+        ("GET", {"Host": "local host"}, 400),
         ("GET", {"Origin": "http://evil.example.org"}, 403),
         ("GET", {"Origin": "null"}, 403),
         ("POST", {"Content-Type": "text/plain"}, 415),  # what a form of any page may send
@@ -124,6 +135,61 @@ def test_a_token_says_what_its_bearer_may(tmp_path: Path) -> None:
     assert operator.status_code == 404
     bad = asking.post("/v1/wait", json={"token": "x"}, headers={**doing, "Authorization": f"Bearer {READ}"})
     assert bad.status_code == 400 and bad.json()["error"]["code"] == "bad-token"
+
+
+def test_who_may_ask_is_decided_by_the_path_that_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a framework makes of the Host header."""
+    monkeypatch.setattr(Request, "url", URL("http://localhost/login"))
+    closed = client(tmp_path, Access({READ: "read"}), names=("shop", "wiki"))
+    assert closed.get("/v1/pipelines").status_code == 401
+    assert closed.get("/", follow_redirects=False).headers["location"] == "/login?next=/"
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://127.0.0.1:8470"}
+    assert closed.post("/v1/wait", content=b"", headers=form).status_code == 415
+
+
+def test_more_than_a_request_may_have_is_not_read(tmp_path: Path) -> None:
+    read = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal read
+        yield b'{"sinks": ["'
+        while read < 100 * MOST_BYTES:
+            read += 2**16
+            yield b"x" * 2**16
+
+    doing = {"Content-Type": "application/json", "Origin": "http://127.0.0.1:8470"}
+    asking = client(tmp_path)
+    for path in ("/v1/wait", "/v1/jobs"):
+        answer = asking.post(path, content=b'"' + b"x" * MOST_BYTES, headers=doing)
+        assert answer.status_code == 413 and answer.json()["error"]["code"] == "refused", path
+    answer = asking.put("/v1/queries/v/q", content=b" " * (MOST_BYTES + 1), headers=doing)
+    assert answer.status_code == 413 and "1,048,576 bytes" in answer.json()["error"]["what"]
+    assert asking.post("/v1/wait", content=b" " * (MOST_BYTES - 2) + b"{}", headers=doing).status_code == 200
+    assert asking.post("/v1/wait", content=pieces(), headers=doing).status_code == 413
+    for names in ("sinks", "views"):
+        long = asking.post("/v1/wait", json={names: ["x" * 501]})
+        assert long.status_code == 400 and names in long.json()["error"]["what"]
+
+
+def test_a_stream_whose_reader_sends_too_much_ends(tmp_path: Path) -> None:
+    """It reads on only to learn when its reader has gone, and would not learn it any more."""
+    told: list[Any] = []
+
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        told.append("gone")
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * 2**16, "more_body": True}
+
+    async def send(message: Message) -> None:
+        told.append(message["type"])
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [(b"host", b"localhost")]}
+    asyncio.run(Guard(stream, Access({}))(scope, receive, send))
+    assert told == ["http.response.start", "gone"]
 
 
 def test_another_address_needs_a_token_that_is_long_enough() -> None:

@@ -6,14 +6,19 @@ import inspect
 import re
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
 
+from console.http.app import make_app
+from console.http.guard import Access
 from console.http.pages.asking import confirmed
+from console.http.served import Pipelines
 from console.http.sessions import LIFE_SECONDS, begun, cookie_name, resumed
-from tests.support.watched import NOWHERE, ORIGIN, World, status, world
+from tests.support.watched import NOWHERE, ORIGIN, ROOT, World, status, world
 
 READ, OPERATE = "read-token-of-this-test", "operate-token-of-this-test"
 TOKENS = {READ: "read", OPERATE: "operate"}
@@ -143,12 +148,12 @@ def _routes(routes: object) -> list[APIRoute]:
 
 def test_a_page_leads_to_the_form_for_a_token_and_back(closed: World) -> None:
     answer = closed.browser.get("/sinks/search?part=x")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/sinks/search%3Fpart%3Dx")
-    assert 'value="/sinks/search?part=x"' in closed.browser.get(answer.headers["location"]).text
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/sinks/search")
+    assert 'value="/sinks/search"' in closed.browser.get(answer.headers["location"]).text
     assert closed.browser.get("/static/page.css").status_code == 200
     assert closed.browser.get("/v1/overview").status_code == 401
     answer = closed.send("/login", token=OPERATE, next="/sinks/search?part=x")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/sinks/search?part=x")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sinks/search")
     cookie = answer.headers["set-cookie"]
     assert OPERATE not in cookie
     assert cookie.startswith("headwater_8470=") and "HttpOnly; SameSite=Strict" in cookie
@@ -156,6 +161,47 @@ def test_a_page_leads_to_the_form_for_a_token_and_back(closed: World) -> None:
     assert closed.browser.get("/v1/overview").status_code == 200
     assert closed.send("/sinks/search/pause", csrf=closed.csrf()).status_code == 303
     assert paused(closed)
+
+
+@pytest.mark.parametrize(
+    ("part", "page"),
+    [
+        ("/?part=live", "/"),
+        ("/?pipeline=a%26b&part=live&x=1", "/?pipeline=a%26b&x=1"),
+        ("/letters?sink=search&cause=%5Bpart%3D&part=found", "/letters?sink=search&cause=%5Bpart%3D"),
+        ("/trace?table=t&key=1&%70art=found", "/trace?table=t&key=1"),
+        ("/sinks/a%3Fb?part=live", "/sinks/a%3Fb"),
+    ],
+)
+def test_a_part_of_a_page_whose_session_has_ended_leads_the_whole_page_to_the_form(
+    closed: World, part: str, page: str
+) -> None:
+    """A script follows a 303 by itself: the form would stand in the page, and be emptied by the next part."""
+    answer = closed.browser.get(part, headers={"HX-Request": "true"})
+    assert answer.status_code == 401 and "location" not in answer.headers
+    there = answer.headers["hx-redirect"]
+    assert there == closed.browser.get(part).headers["location"]
+    assert there.startswith("/login?next=")
+    [field] = re.findall(r'name="next" value="([^"]*)"', closed.browser.get(there).text)
+    assert unescape(field) == page
+    assert closed.send("/login", token=READ, next=unescape(field)).headers["location"] == page
+    assert closed.send("/login", token=READ, next=part).headers["location"] == page
+
+
+def test_who_has_yet_to_sign_in_learns_no_names(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        text = (ROOT / "examples/flights/pipeline.yaml").read_text()
+        (tmp_path / f"{name}.yaml").write_text(re.sub(r"(?m)^name: .*$", f"name: {name}_of_ours", text))
+    pipelines = Pipelines([tmp_path / "one.yaml", tmp_path / "two.yaml"])
+    browser = TestClient(make_app(pipelines, Access(TOKENS)), base_url=ORIGIN, follow_redirects=False)
+    try:
+        for path in ("/login", "/login/nowhere"):
+            assert "_of_ours" not in browser.get(path).text, path
+        assert "_of_ours" not in browser.post("/login", data={"token": "x"}, headers={"Origin": ORIGIN}).text
+        browser.post("/login", data={"token": READ}, headers={"Origin": ORIGIN})
+        assert "two_of_ours" in browser.get("/login").text
+    finally:
+        pipelines.close()
 
 
 def test_a_wrong_token_is_refused_and_begins_nothing(closed: World) -> None:

@@ -1,26 +1,20 @@
-"""The page in a browser: it moves by itself, nothing of it breaks its own rules, and the keyboard is enough.
-
-Needs Debian's Chromium; playwright only drives it, and brings none here.
-"""
+"""The page in a browser: it moves by itself, nothing of it breaks its own rules, and the keyboard is enough."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
+from tests.support.browsing import CHROMIUM, SOON_MS, chromium
 from tests.support.serving import running_app
 from tests.support.watched import NOWHERE, World, documented, status, world
 from tests.unit.test_pages import TABLES, ready
 
-CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
-# What breaks is to be seen within this time.
-SOON_MS = 5_000
 # What is wider than the card that it stands in: the page itself need not be wider for that.
 STICKS_OUT = """[...document.querySelectorAll(".node")].flatMap(card => {
   const edge = card.getBoundingClientRect().right - 1, out = one => one.getBoundingClientRect().right > edge;
@@ -33,10 +27,8 @@ CUT_CAPTIONS = """[...document.querySelectorAll("caption")]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture

@@ -13,7 +13,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from cdc.errors import KafkaUnavailable
+from cdc.errors import ConfigError, KafkaUnavailable
+from console.http.pages.render import ENVIRONMENT
+from operations.jobs.job import TAKES, Job, refuse_unfit
+from operations.jobs.job import told as error_told
 from tests.support.watched import NOWHERE, World, documented, status, world
 
 MOST_MS = 50.0
@@ -186,6 +189,17 @@ def test_a_page_can_be_heard_and_walked_through(well: World, path: str) -> None:
             assert attributes.get(name) is None or attributes[name] in ids
 
 
+@pytest.mark.parametrize("path", ["/", "/sinks/search"])
+def test_what_is_put_anew_and_can_be_scrolled_has_a_name(well: World, path: str) -> None:
+    """By it the page's script finds again where somebody was."""
+    well.served.jobs.wait(well.served.jobs.begin("verify", "search"), 10)
+    part = Marks(well.browser.get(f"{path}?part=live").text)
+    moved = [one for one in part.all("div") + part.all("pre") if one.get("class") in ("scroll", "error", "log")]
+    assert len(moved) > 3 and len(moved) >= len(part.all("pre")) and all(one.get("id") for one in moved), moved
+    names = [one["id"] for _, one in part.tags if "id" in one]
+    assert len(names) == len(set(names))
+
+
 @pytest.mark.parametrize("path", ["/", "/?part=live", "/sinks/search", "/sinks/search/promote/2", "/trace", "/letters"])
 def test_a_page_is_made_in_time(well: World, path: str) -> None:
     took = []
@@ -235,6 +249,31 @@ def test_letters_that_cannot_be_read_say_why(well: World, monkeypatch: pytest.Mo
     page = well.browser.get("/letters?part=found").text
     assert "Kafka does not answer" in page and "start it" in page
     assert "no regular expression" in well.browser.get("/letters?cause=[&part=found").text
+
+
+def test_a_trace_that_cannot_be_had_says_why(well: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> None:
+        raise ConfigError("no table nono is captured", fix="name another")
+
+    monkeypatch.setattr("console.http.pages.show.trace_report", unknown)
+    for part in ("found", "whole"):
+        answer = well.browser.get(f"/trace?table=nono&key=1&part={part}")
+        assert answer.status_code == 200 and "no table nono is captured" in answer.text
+        assert "name another" in answer.text and "Looking" not in answer.text
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_job_is_shown_however_little_was_said(verb: Any) -> None:
+    sink = None if verb == "resnapshot" else "search"
+    least = {"all": True} if verb == "resnapshot" else {}
+    refuse_unfit(verb, sink, least)
+    page = ENVIRONMENT.from_string('{% import "macros.html" as m %}{{ m.job(one) }}')
+    error = error_told(ConfigError("refused"))
+    for more in ({}, {"state": "cut"}, {"state": "failed", "error": error}, {"state": "done", "lines": ("a", "b")}):
+        job = Job("1", verb, sink, asked=least, **more)
+        assert f"{verb} {sink or 'all tables'}<" in page.render(one=job.to_dict())
+    tables = Job("1", "resnapshot", None, asked={"tables": ["public.a", "public.b"]})
+    assert "resnapshot public.a, public.b<" in page.render(one=tables.to_dict())
 
 
 def test_what_was_verified_batches_operations_and_the_wal_are_shown(well: World) -> None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from cdc.errors import ConfigError, UnknownName
-from console.http.guard import set_cookie
+from console.http.guard import set_cookie, whole_page
 from console.http.pages.asking import Confirmed, Shown, fields
 from console.http.pages.render import page
 from console.http.served import known_sinks
@@ -90,4 +90,4 @@ async def log_out(request: Request, form: Confirmed) -> Response:
 def _inside(path: str) -> str:
     """An address of this server: a login must not lead anywhere else."""
     inside = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if inside else "/"
+    return whole_page(path) if inside else "/"

@@ -94,7 +94,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         values: for the template.
     """
     session = getattr(request.state, "session", None)
-    names = request.app.state.pipelines.names
+    role = getattr(request.state, "role", None)
+    names = [] if role is None else request.app.state.pipelines.names  # who has yet to sign in learns none
     chosen = values.get("pipeline")
 
     def link(path: str, **more: Any) -> str:
@@ -109,7 +110,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         "names": names,
         "pipeline": chosen,
         "csrf": "" if session is None else session.csrf,
-        "operates": getattr(request.state, "role", None) == "operate",
+        "operates": role == "operate",
         "signed_in": bool(request.app.state.access.tokens) and session is not None,
         "now": time.time(),
         "path": request.url.path,

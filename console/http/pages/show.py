@@ -8,11 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
+from cdc.errors import HeadwaterError
 from console.http.pages.asking import Shown
 from console.http.pages.model import overview
 from console.http.pages.render import page
 from console.http.served import Served, known_sinks
 from operations.generations.promotion import promotion_report
+from operations.jobs.job import told
 from operations.push.source import kept_views
 from operations.trace.report import trace_report
 
@@ -45,8 +47,8 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
     view = seen(asked)
     found = next((one for one in view["sinks"] if one["sink"] == sink), None)
     if found is not None:  # this page's colour is this sink's
-        told = found["cause"] or found["warning"]
-        words = found["judgement"] + (f": {told.splitlines()[0]}" if told else "")
+        why = found["cause"] or found["warning"]
+        words = found["judgement"] + (f": {why.splitlines()[0]}" if why else "")
         view |= {"level": found["level"], "words": words}
     jobs = [job.to_dict() for job in asked.jobs.newest(sink)[:5]]
     template = "_sink.html" if part == "live" else "sink.html"
@@ -79,7 +81,10 @@ def trace(
     operates = request.state.role == "operate"
     report = None
     if part in ("found", "whole") and table and key:
-        report = trace_report(asked.pipeline, table, key, values=values and operates)
+        try:
+            report = trace_report(asked.pipeline, table, key, values=values and operates)
+        except HeadwaterError as error:  # it stands in the place that was asked for
+            report = {"error": told(error)}
     tables = asked.watching.newest
     known = [one["table"] for one in (tables.tables if tables else None) or []]
     template = "_trace.html" if part == "found" else "trace.html"

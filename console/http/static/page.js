@@ -1,18 +1,29 @@
-// What the page can't do without a script: say aloud what has changed, keep its title true, draw an hour of lag.
+// What the page can't do without a script: say aloud what has changed, keep its title true, draw an hour of lag, say how
+// old it is by now, and stand still for who reads it.
 "use strict";
 
 (() => {
+  const HELD_MS = 30000; // whoever has left a selection behind must not take what is old for what is
+  const title = document.title;
   let said = null;
+
+  function titled(level) {
+    return title.replace(/: (bad|warn|busy|idle|good) ·/, `: ${level} ·`);
+  }
+
+  function aloud(words) {
+    document.getElementById("announcer").textContent = words;
+  }
 
   // Who can't see the page hears a change of state once, and not every second how old the look is.
   function announce() {
     const state = document.querySelector("#live .state[data-words]");
     if (!state) return;
     const words = state.dataset.words;
-    if (said !== null && said !== words) document.getElementById("announcer").textContent = words;
+    if (said !== null && said !== words) aloud(words);
     said = words;
     const level = ["bad", "warn", "busy", "idle", "good"].find((one) => state.classList.contains(one));
-    document.title = document.title.replace(/: (bad|warn|busy|idle|good) ·/, `: ${level} ·`);
+    document.title = titled(level);
   }
 
   function colour(name) {
@@ -64,19 +75,116 @@
     drawn = 0;
     draw();
   });
-  document.addEventListener("htmx:afterSwap", () => {
+
+  // How old the look is that stands there, by this machine's clock alone: the server's may be another one.
+  let came = Date.now();
+
+  function span(seconds) {
+    for (const [least, size, unit] of [[172800, 86400, "d"], [5400, 3600, "h"], [120, 60, "min"]]) {
+      if (seconds >= least) return `${Number((seconds / size).toPrecision(3))} ${unit}`;
+    }
+    return `${seconds.toFixed(seconds >= 10 ? 0 : 1)} s`;
+  }
+
+  setInterval(() => {
+    const age = document.querySelector("#live .age");
+    if (age) age.firstChild.data = span(Number(age.dataset.age) + Math.max(Date.now() - came, 0) / 1000);
+  }, 1000);
+
+  // Who reads what stands there keeps it: by the button as long as he likes, by a selection for a while.
+  const hold = document.getElementById("hold");
+  let since = null; // when the selection was seen first
+  let scrolled = [];
+
+  function still(words) {
+    const held = document.getElementById("held");
+    if (held.textContent !== words) held.textContent = words;
+  }
+
+  function isHeld() {
+    return hold.getAttribute("aria-pressed") === "true";
+  }
+
+  function isSelecting(place) {
+    const selection = getSelection();
+    const inside = selection.rangeCount && !selection.isCollapsed && selection.getRangeAt(0).intersectsNode(place);
+    since = inside ? since || Date.now() : null;
+    return inside && Date.now() - since < HELD_MS;
+  }
+
+  if (hold) {
+    hold.hidden = false;
+    hold.addEventListener("click", () => {
+      hold.setAttribute("aria-pressed", String(!isHeld()));
+      still(isHeld() ? "held still" : "");
+      if (!isHeld()) htmx.trigger("#live", "sse:seen");
+    });
+  }
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target.id === "live" && isHeld()) event.preventDefault();
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const place = event.target;
+    if (place.id !== "live" || !event.detail.shouldSwap) return;
+    if (isHeld() || isSelecting(place)) {
+      event.detail.shouldSwap = false; // one that was under way comes too late
+      if (!isHeld()) still("held while you select");
+      return;
+    }
+    still("");
+    scrolled = [...place.querySelectorAll(".scroll, pre")].map((one) => [one.id, one.scrollLeft, one.scrollTop]);
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.target.id === "live") {
+      came = Date.now();
+      for (const [id, left, top] of scrolled) document.getElementById(id)?.scrollTo({ left, top, behavior: "instant" });
+    }
     announce();
     draw();
   });
+
   // A server that does not answer: what stands there is old, and says so.
-  for (const name of ["htmx:sendError", "htmx:responseError"]) {
-    document.addEventListener(name, () => {
-      const state = document.querySelector("#live .state");
-      if (!state || state.classList.contains("lost")) return;
-      state.className = "state bad lost";
-      state.querySelector(".words").textContent = "This page's server does not answer; what stands below is old.";
+  function lost() {
+    const state = document.querySelector("#live .state");
+    if (!state || state.classList.contains("lost")) return;
+    said = "This page's server does not answer; what stands below is old.";
+    state.className = "state bad lost";
+    state.querySelector(".words").textContent = said;
+    aloud(said);
+    document.title = `No answer · ${titled("bad")}`;
+  }
+
+  function missing(place, status) {
+    const state = document.createElement("p");
+    state.className = "state bad";
+    state.setAttribute("role", "alert");
+    state.textContent = `It could not be had: ${status ? `HTTP ${status}` : "no answer"}.`;
+    place.replaceChildren(state);
+  }
+
+  for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+    document.addEventListener(name, (event) => {
+      if (event.target.id === "found") missing(event.target, event.detail.xhr.status);
+      else lost();
     });
   }
+
+  // A browser has six connections to a server: pages that nobody looks at must not hold them all. They ask now and then.
+  let source = null;
+  htmx.createEventSource = (address) => {
+    if (source) source.close();
+    source = new EventSource(address);
+    if (document.hidden) source.close();
+    return source;
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (!source) return;
+    if (document.hidden) source.close();
+    else if (source.readyState === EventSource.CLOSED) {
+      // As if both had just come into the page: the extension opens another one, and listens to it.
+      for (const place of document.querySelectorAll("[sse-connect], #live")) htmx.trigger(place, "htmx:afterProcessNode");
+    }
+  });
   document.addEventListener("htmx:afterRequest", (event) => {
     if (event.target.id === "found") event.target.setAttribute("aria-busy", "false");
   });

@@ -15,6 +15,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const columns = [];
   const rows = new Map(); // key -> {row, document}
   let source = null;
+  let again = null; // the timer of the next attempt
   let last = null; // where to go on after a pause
   let news = 0;
   let said = 0;
@@ -89,7 +90,7 @@ document.addEventListener("DOMContentLoaded", () => {
     known.row.classList.add("gone");
     setTimeout(() => {
       if (!known.row.classList.contains("gone")) return; // it has come again
-      rows.delete(key);
+      if (rows.get(key) === known) rows.delete(key); // after a reset it may be another one's
       known.row.remove();
     }, MARKED_MS);
   }
@@ -102,10 +103,26 @@ document.addEventListener("DOMContentLoaded", () => {
     news = 0;
   }
 
+  function shut() {
+    clearTimeout(again);
+    if (source) source.close();
+    source = null;
+  }
+
+  // It was answered with an error, and does not come again by itself.
+  async function refused(one) {
+    const answer = await fetch("/v1/pipelines").catch(() => null);
+    if (source !== one) return; // meanwhile it was halted
+    if (answer && answer.status === 401) {
+      location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+    } else again = setTimeout(open, 2000);
+  }
+
   function open() {
+    shut();
     const url = new URL(table.dataset.stream, location.href);
     if (last) url.searchParams.set("cursor", last);
-    source = new EventSource(url);
+    const one = (source = new EventSource(url));
     source.addEventListener("ready", (event) => {
       last = event.lastEventId || last;
       say("good", "Live: changes are shown as they come.");
@@ -125,7 +142,7 @@ document.addEventListener("DOMContentLoaded", () => {
     source.onopen = () => say("good", "Live: changes are shown as they come.");
     source.onerror = () => {
       say("bad", "The connection is lost, what stands below is old; it is tried again.");
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000); // it was answered with an error
+      if (one.readyState === EventSource.CLOSED) refused(one);
     };
   }
 
@@ -134,8 +151,13 @@ document.addEventListener("DOMContentLoaded", () => {
     const stop = halt.getAttribute("aria-pressed") === "false";
     halt.setAttribute("aria-pressed", String(stop));
     if (!stop) return open();
-    source.close();
+    shut();
     say("idle", "Paused: what comes is shown when you go on.");
   });
-  open();
+  // A browser has six connections to a server: pages that nobody looks at must not hold them all. It goes on from there.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) shut();
+    else if (halt.getAttribute("aria-pressed") === "false") open();
+  });
+  if (!document.hidden) open();
 });

@@ -91,6 +91,19 @@ def test_results(one: Aggregate, values: list[Any], wanted: Any) -> None:
     assert kept(one, values) == wanted
 
 
+@pytest.mark.parametrize("count", [5_000, 100_000])
+def test_a_numeric_may_have_more_digits_than_python_reads(count: int) -> None:
+    long = "7" * count
+    assert kept(aggregate("sum", "any"), [long, "-1", "0.50"]) == f"{long[:-1]}6.5"
+    assert kept(aggregate("sum", "any"), [f"-{long}", "1"]) == f"-{long[:-1]}6"
+    assert kept(aggregate("avg", "any"), [long, long]) == long
+    assert kept(aggregate("avg", "any"), [f"-{'3' * count}", "-1", "0"]) == f"-{'1' * count}.{'3' * 16}"
+    delta = aggregates.Delta((aggregate("count", "any", distinct=True),))
+    for value in (long, f"{long}.00"):
+        delta.move(None, [value])
+    assert dict(delta.distinct) == {(0, long): 2}
+
+
 def test_an_infinity_that_leaves_takes_its_effect_with_it() -> None:
     one = aggregate("sum", "f")
     delta = aggregates.Delta((one,))

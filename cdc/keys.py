@@ -55,7 +55,12 @@ def document_id(values: Sequence[Any]) -> str:
     """
     if len(values) == 1:
         return _text(values[0])
-    return "|".join([_text(value).replace("\\", "\\\\").replace("|", "\\|") for value in values])
+    return "|".join(map(id_part, values))
+
+
+def id_part(value: Any) -> str:
+    """A key value as it stands in the id of several."""
+    return _text(value).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def split_id(identity: str, columns: int) -> list[str]:

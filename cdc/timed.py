@@ -17,7 +17,7 @@ from typing import Any
 from orjson import loads
 
 from cdc.errors import DecodeError
-from cdc.keys import document_id
+from cdc.keys import id_part
 from cdc.records.change import Change
 from cdc.stateful import StatefulView
 
@@ -26,6 +26,9 @@ _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_80
 # Of an event time: what Spark's timestamps and milliseconds of a timer can hold (years 1 to 9999).
 _LEAST, _MOST = -62_135_596_800 * MICROS, 253_402_300_800 * MICROS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+# NULL in a window's id. A group whose value is the text `null` is another one; and no value is written like this: in an
+# id a backslash stands before another one or a bar.
+_NULL = "\\N"
 
 
 def micros_of(text: str) -> int:
@@ -145,9 +148,20 @@ class WindowView(TimedView):
         return [measure.value for measure in self.measures.values() if measure.value != "*"]
 
     def named(self, document: bytes, event: str) -> str:
-        """The group and the window's start."""
-        names, fields = [*(["grouping"] if len(self.groupings) > 1 else []), *self.by, "window_start"], loads(document)
-        return document_id([fields[name] for name in names])
+        """The group and the window's start.
+
+        What its grouping does not go by is null for all of the grouping's documents, and stands there as ``null``.
+        """
+        several, fields = len(self.groupings) > 1, loads(document)
+        names = [*(["grouping"] if several else []), *self.by, "window_start"]
+        grouped = self._grouped[fields["grouping"]] if several else self.groupings[0]
+        parts = [_NULL if fields[name] is None and name in grouped else id_part(fields[name]) for name in names]
+        return "|".join(parts)
+
+    @cached_property
+    def _grouped(self) -> Mapping[str, tuple[str, ...]]:
+        """What a document's ``grouping`` goes by."""
+        return {",".join(names): names for names in self.groupings}
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ look at: where it says `airline.name`, the other columns of airline can't matter
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cdc.join.tree import Aggregate, Node
 from cdc.types import spark_type
 from truth.arithmetic import AVERAGE_EXTRA, Kind, kind_of, scale_of
 from truth.placing import Several, standing
-from truth.spark_sql import Shape, words
+from truth.said import Said
+from truth.spark_sql import Shape
 
 # Postgres allows no such character in a name.
 MARK = "\0"
@@ -27,13 +27,13 @@ WIDEST, MOST_FRACTION = 38, 30
 
 def marked(root: Node, expressions: Iterable[str]) -> Node:
     """The tree with Spark's columns added under marked names."""
-    said = _Said.of(expressions)
+    said = Said.of(expressions)
     return _marked(root, _seen(root, said), said, whole=said.star)
 
 
 def sparks(marked_root: Node, expressions: Iterable[str]) -> Node:
     """Of a marked tree, what ``shape_of`` and ``spark_row`` take: without the places that no expression looks at."""
-    said = _Said.of(expressions)
+    said = Said.of(expressions)
     return _narrowed(marked_root, said, whole=said.star)
 
 
@@ -96,35 +96,7 @@ def _adds(kind: str) -> tuple[Kind, int | None]:
     return ("float" if kind in ("float", "double") else "whole"), None
 
 
-@dataclass(frozen=True)
-class _Said:
-    """What expressions mention.
-
-    Attributes:
-        text: all of them, in lower case.
-        words: what may be a name.
-        star: all columns of the row are meant, as in ``struct(*)``.
-    """
-
-    text: str
-    words: set[str]
-    star: bool
-
-    @classmethod
-    def of(cls, expressions: Iterable[str]) -> _Said:
-        text = "\n".join(expressions).lower()
-        return cls(text, words([text]), re.search(r"[(,]\s*\*", text) is not None)
-
-    def whole(self, name: str) -> bool:
-        """Whether a nested row is meant as a whole somewhere, not only columns of it."""
-        return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)(?!`?\s*\.)", self.text) is not None
-
-    def mentions(self, name: str) -> bool:
-        """Whether a name is there at all."""
-        return name.lower() in self.words
-
-
-def _marked(node: Node, seen: Mapping[str, set[str]], said: _Said, *, whole: bool) -> Node:
+def _marked(node: Node, seen: Mapping[str, set[str]], said: Said, *, whole: bool) -> Node:
     if node.value is not None:
         return node  # the document and Spark see the same value
     # A reference `origin` hides the column of that name: `origin.name` is the airport's.
@@ -144,12 +116,12 @@ def _marked(node: Node, seen: Mapping[str, set[str]], said: _Said, *, whole: boo
     )
 
 
-def _whole(node: Node, said: _Said, *, whole: bool) -> bool:
+def _whole(node: Node, said: Said, *, whole: bool) -> bool:
     """Whether all of a nested row is meant: of a hidden one, what is below it, if all of the row above is."""
-    return whole or (not node.hide and said.whole(node.name))
+    return whole or (not node.hide and said.means_whole(node.name))
 
 
-def _narrowed(node: Node, said: _Said, *, whole: bool) -> Node:
+def _narrowed(node: Node, said: Said, *, whole: bool) -> Node:
     def kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         there = [below for below in nodes if below.hide or whole or said.mentions(below.name)]
         return tuple(_narrowed(below, said, whole=_whole(below, said, whole=whole)) for below in there)
@@ -158,16 +130,17 @@ def _narrowed(node: Node, said: _Said, *, whole: bool) -> Node:
     return replace(node, refs=kept(node.refs), children=kept(node.children), aggregates=aggregates)
 
 
-def _seen(root: Node, said: _Said) -> dict[str, set[str]]:
+def _seen(root: Node, said: Said) -> dict[str, set[str]]:
     """``schema.table`` -> the columns that a row of it has for Spark SQL, wherever it stands in the tree."""
     seen = {name: set(table.primary_key) for name, table in root.tables().items()}
     for _, node in root.walk():
         mine = seen[node.table.qualified]
         mine.update(source for source, _ in node.columns)
         mine.update(one.column for one in node.order_by)
-        mine.update(name for name in node.table.by_name if said.mentions(name))
+        mine.update(name for name in node.table.by_name if said.every or said.mentions(name))
         for below in node.nested:
             mine.update(left for left, _ in below.on)
+            mine.update([below.as_of] if below.as_of is not None else ())
             seen[below.table.qualified].update(right for _, right in below.on)
         for item in node.aggregates:
             mine.update(item.named)

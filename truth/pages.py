@@ -18,7 +18,7 @@ from connectors.postgres import Connection
 from truth.assembled import marked
 from truth.joins import Assembly, expressions, used_columns
 from truth.rows import Row, has_index, is_small, matching_rows, read_rows
-from truth.spark_sql import FAILED, ask, canonical_rows, table_shape, words
+from truth.spark_sql import FAILED, ask, canonical_rows, table_shape
 from truth.versions import History
 
 if TYPE_CHECKING:
@@ -121,10 +121,8 @@ class Pages:
 
     def _needed(self, table: Table) -> list[str]:
         said = self._said.get(table.qualified, [])
-        mentioned = words(said)
         names = {*used_columns(self.tree, self._view.key)[table.qualified], *table.primary_key}
-        names |= {column.name for column in table.columns if column.name.lower() in mentioned}
-        return [*names, *(name for name in table_shape(table, said).columns if said and name not in names)]
+        return list(names | set(table_shape(table, said).columns if said else ()))
 
     # -- what a page reaches ------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ The pipeline hands Spark typed Arrow values that its codec made; two ways to one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from cdc.types import spark_type
 from cdc.view import View
 from truth import values as truth
 from truth.answers import plain
+from truth.said import Said
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -193,16 +193,10 @@ def words_of(spark: SparkSession, shape: Shape, row: Mapping[str, Any], expressi
 
 
 def table_shape(table: Table, expressions: Iterable[str]) -> Shape:
-    """The shape of a table's rows, with the columns that expressions name."""
-    said = words(expressions)
-    needed = [column for column in table.columns if column.name.lower() in said] or table.columns[:1]
+    """The shape of a table's rows, with the columns that expressions name; ``*`` names all."""
+    said = Said.of(expressions)
+    needed = [column for column in table.columns if said.every or said.mentions(column.name)] or table.columns[:1]
     return Shape({column.name: spark_type(column) for column in needed})
-
-
-def words(expressions: Iterable[str]) -> set[str]:
-    """What may be a name in Spark SQL, in lower case: Spark makes no difference."""
-    text = " ".join(expressions).lower()
-    return {*re.findall(r"\w+", text), *(name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)+)`", text))}
 
 
 def canonical_rows(table: Table, shape: Shape, rows: Iterable[Mapping[str, str | None]]) -> list[dict[str, Any]]:

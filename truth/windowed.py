@@ -34,6 +34,18 @@ _SORTED = "SELECT grouping, about, start, end, late, unsure, said FROM placed OR
 _BEGINNINGS = 100_000
 
 
+class _Group(NamedTuple):
+    """A group in one grouping.
+
+    Attributes:
+        fields: of its documents.
+        lacks: those of them by which the grouping goes, and which are NULL.
+    """
+
+    fields: dict[str, Any]
+    lacks: frozenset[str]
+
+
 class Told(NamedTuple):
     """A document that must be there.
 
@@ -105,9 +117,10 @@ def _windows(view: WindowView, at: int) -> Iterator[tuple[int, int]]:
         yield number * view.slide, number * view.slide + view.size
 
 
-def _group(view: WindowView, grouping: int, values: list[Any]) -> dict[str, Any]:
+def _group(view: WindowView, grouping: int, values: list[Any]) -> _Group:
     named = {"grouping": ",".join(view.groupings[grouping])} if len(view.groupings) > 1 else {}
-    return named | dict(zip(view.by, values, strict=True))
+    by = dict(zip(view.by, values, strict=True))
+    return _Group(named | by, frozenset(name for name in view.groupings[grouping] if by[name] is None))
 
 
 class _Window:
@@ -126,13 +139,13 @@ class _Window:
             if value is not None:
                 one.add(value)
 
-    def told(self, plan: Plan, group: dict[str, Any]) -> Told:
+    def told(self, plan: Plan, group: _Group) -> Told:
         times = {"window_start": moment(self.start), "window_end": moment(self.end)}
-        fields = group | times | plan.results(self.kept) | {"late": self.late}
+        fields = group.fields | times | plan.results(self.kept) | {"late": self.late}
         return Told(_key(group, self.start), fields, self.unsure, self.start)
 
 
-def _one(plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
+def _one(plan: Plan, group: _Group, rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
     window: _Window | None = None
     for row in rows:
         window = window or _Window(plan, row[2], row[3])
@@ -141,7 +154,7 @@ def _one(plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> 
         yield window.told(plan, group)
 
 
-def _sessions(plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
+def _sessions(plan: Plan, group: _Group, rows: Iterator[tuple[Any, ...]]) -> Iterator[Told]:
     current: _Window | None = None
     starts = array("q")
     for row in rows:
@@ -156,14 +169,17 @@ def _sessions(plan: Plan, group: dict[str, Any], rows: Iterator[tuple[Any, ...]]
         yield from _session(plan, group, current, starts)
 
 
-def _session(plan: Plan, group: dict[str, Any], window: _Window, starts: Sequence[int]) -> Iterator[Told]:
+def _session(plan: Plan, group: _Group, window: _Window, starts: Sequence[int]) -> Iterator[Told]:
     yield window.told(plan, group)
     if window.unsure:  # without one of its events it may have been two
         yield from (Told(_key(group, start), None, unsure=True, start=start) for start in starts)
 
 
-def _key(group: dict[str, Any], start: int) -> str:
-    return document_id([*group.values(), moment(start)])
+def _key(group: _Group, start: int) -> str:
+    """An id in which a group of NULL is ``\\N``: what else may follow a backslash there is another one, or a bar."""
+    texts = [document_id([value]).replace("\\", r"\\").replace("|", r"\|") for value in group.fields.values()]
+    lacking = (r"\N" if name in group.lacks else text for name, text in zip(group.fields, texts, strict=True))
+    return "|".join([*lacking, moment(start)])
 
 
 def moment(micros: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -92,50 +92,58 @@ def limbs(value: Any) -> dict[str, int]:
         return {_WORDS[value]: 1}
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
-    number = int("".join(map(str, digits)) or "0")
+    # By slices: Python takes no text of more than 4,300 digits for an integer, and a numeric may have 147,455.
     shift = exponent % LIMB_DIGITS
-    number *= 10**shift
-    place = (exponent - shift) // LIMB_DIGITS
+    text, place = "".join(map(str, digits)) + "0" * shift, (exponent - shift) // LIMB_DIGITS
     found: dict[str, int] = {}
-    while number:
-        number, limb = divmod(number, BASE)
-        if limb:
+    for end in range(len(text), 0, -LIMB_DIGITS):
+        if limb := int(text[max(end - LIMB_DIGITS, 0) : end]):
             found[str(place)] = -limb if sign else limb
         place += 1
     return found
 
 
-def total(parts: Mapping[str, int]) -> Fraction | str:
+def total(parts: Mapping[str, int]) -> Decimal | str:
     """The exact sum that limbs make; a word when a NaN or an infinity is among the values."""
     if parts.get("nan") or (parts.get("inf") and parts.get("ninf")):
         return "NaN"
     if parts.get("inf") or parts.get("ninf"):
         return "Infinity" if parts.get("inf") else "-Infinity"
-    found = Fraction(0)
-    for name, limb in parts.items():
-        if name not in ("nan", "inf", "ninf"):
-            found += Fraction(limb) * Fraction(BASE) ** int(name)
-    return found
+    return _carried({int(name): limb for name, limb in parts.items() if name not in ("nan", "inf", "ninf")})
 
 
-def decimal_text(number: Fraction, scale: int, *, trim: bool = False) -> str:
-    """A fraction as plain decimal text, rounded half up (away from zero)."""
-    scaled = abs(number) * 10**scale
-    whole = (scaled.numerator * 2 + scaled.denominator) // (scaled.denominator * 2)
-    digits = str(whole).rjust(scale + 1, "0")
-    text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+def _carried(held: Mapping[int, int]) -> Decimal:
+    """Limbs as one number. Its text is what they are made into, which takes time by the digit; an integer would not."""
+    if not held:
+        return Decimal(0)
+    least, carry, digits = min(held), 0, list[int]()
+    for place in range(least, max(held) + 1):
+        carry, limb = divmod(held.get(place, 0) + carry, BASE)
+        digits.append(limb)
+    if carry < 0:
+        return _carried({place: -limb for place, limb in held.items()}).copy_negate()
+    text = "".join([f"{limb:0{LIMB_DIGITS}d}" for limb in reversed(digits)])
+    return Decimal(f"{carry}{text}E{least * LIMB_DIGITS}")
+
+
+def decimal_text(number: Decimal, scale: int, *, trim: bool = False) -> str:
+    """A decimal as plain text, rounded half up (away from zero)."""
+    rounded = number.quantize(Decimal((0, (1,), -scale)), context=_room(number, scale, ROUND_HALF_UP))
+    text = format(rounded.copy_abs(), "f")
     if trim and "." in text:
         text = text.rstrip("0").rstrip(".")
-    return f"-{text}" if number < 0 and whole else text
+    return f"-{text}" if rounded < 0 else text
 
 
-def _exact_text(number: Fraction) -> str:
+def _exact_text(number: Decimal) -> str:
     """A finite decimal with all of its digits."""
-    scale, denominator = 0, number.denominator
-    while denominator != 1:
-        denominator = (number * 10 ** (scale + 1)).denominator
-        scale += 1
-    return decimal_text(number, scale)
+    text = format(number, "f") if number else "0"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _room(number: Decimal, scale: int, rounding: str) -> Context:
+    """A context that holds a number with so many digits after the point, where Python's own would hold 28 in all."""
+    return Context(max(number.adjusted(), 0) + scale + 3, rounding, MIN_EMIN, MAX_EMAX)
 
 
 # -- results ----------------------------------------------------------------------------------------------------
@@ -155,16 +163,20 @@ def summed(aggregate: Aggregate, parts: Mapping[str, int], count: int) -> Any:
     if isinstance(found, str):
         return found
     average = aggregate.function == "avg"
-    if average:
-        found /= count
     if kind in _FLOATS or (average and kind in _INTEGERS):
-        return _double(found)
+        return _double(Fraction(found) / count if average else Fraction(found))
     if kind in _INTEGERS:
         return int(found)
     scale = scale_of(aggregate)
-    if scale is None:
-        return decimal_text(found, AVG_DIGITS, trim=True) if average else _exact_text(found)
-    return decimal_text(found, scale + 4 if average else scale)
+    if average:
+        digits = AVG_DIGITS if scale is None else scale + 4
+        return decimal_text(_mean(found, count, digits), digits, trim=scale is None)
+    return _exact_text(found) if scale is None else decimal_text(found, scale)
+
+
+def _mean(number: Decimal, count: int, scale: int) -> Decimal:
+    """A quotient with a digit more than is kept, and what follows cut off: half up looks at that digit alone."""
+    return _room(number, scale, ROUND_DOWN).divide(number, Decimal(count))
 
 
 def for_json(value: Any) -> Any:
@@ -245,7 +257,7 @@ def _distinct_text(kind: str, value: Any) -> str:
     """A text that two canonical values share only if they are equal: 1.0 and 1.00 are one number."""
     if kind == "numeric" or kind.startswith("decimal"):
         number = Decimal(value)
-        return _exact_text(Fraction(number)) if number.is_finite() else str(number)
+        return _exact_text(number) if number.is_finite() else str(number)
     if kind in _FLOATS and not isinstance(value, str):
         return repr(float(value) + 0.0)  # -0.0 and 0.0 are equal
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -14,6 +14,7 @@ from cdc.join.expressions import mentions
 from cdc.join.layout import Layout
 from cdc.join.ordering import order_key, rank
 from cdc.join.tree import Aggregate, Node, Order
+from cdc.types import values
 
 _BITS = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}
 
@@ -252,17 +253,24 @@ def _typed_result(aggregate: Aggregate) -> types.Converter | None:
 
     A number that its type has no room for is refused by itself: Arrow would refuse all rows beside it.
     """
-    from cdc.types import values
-
     kind = result_type(aggregate)
     if aggregate.function in ("min", "max") and kind in ("timestamp", "timestamp_ntz", "date"):
         return _moment_of(kind)
     if kind.startswith("decimal"):
         precision, scale = kind[8:-1].split(",")
-        return values.decimal_of(int(precision), int(scale))
+        return _finite(values.decimal_of(int(precision), int(scale)))
     if kind in _BITS:
         return _named(aggregate, values.integer_of(_BITS[kind]))
     return float if kind in ("double", "float") else None
+
+
+def _finite(convert: types.Converter) -> types.Converter:
+    """The same converter for canonical values: what is no number is null there (docs/types.md), as it is in a column.
+
+    A column's converter knows Debezium's words for it, and these are other ones.
+    """
+    words = frozenset(values.NUMERIC_WORDS.values())
+    return lambda value: None if value in words else convert(value)
 
 
 def _may_see(said: Sequence[str] | None, name: str) -> bool:

@@ -98,7 +98,8 @@ class RowMaker:
 
         Args:
             change: of this table; not a TRUNCATE.
-            computed: one value for each of the layout's aggregates; those that are not Spark SQL are not looked at.
+            computed: for each of the layout's aggregates its value, or of one over a column whether its condition
+                holds; those that are not Spark SQL are not looked at.
 
         Raises:
             DecodeError: a value is not of its column's type (terminal).
@@ -151,8 +152,9 @@ class RowMaker:
         for number, (aggregate, (column, canonical)) in enumerate(
             zip(self.layout.aggregates, self._sources, strict=True)
         ):
-            if aggregate.computed:
-                row.append(computed[number])
+            if aggregate.computed and (column is None or computed[number] is not True):
+                # Of a column Spark has said only whether the row counts: not all of its values have a place in Spark.
+                row.append(computed[number] if column is None else None)
                 continue
             if column in unavailable:
                 holes.append(len(row))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cdc.errors import StateError
-from cdc.keys import id_bytes, id_text
+from cdc.keys import id_bytes, id_text, shown
 from truth.digest import DIGEST_BYTES
 
 # Keys that one bucket is meant to hold at the most; it is what is in memory while comparing.
@@ -33,6 +33,15 @@ def gone(path: Path) -> StateError:
         f"{path}, which this comparison has written, is not there any more, or not all of it",
         means="nothing can be said of what was compared",
         fix="let nobody remove .verify-* from the state folder meanwhile, and run the same command again",
+    )
+
+
+def twice(view: str, key: str) -> StateError:
+    """The error for a document that must be there two times over. Pure."""
+    return StateError(
+        f"view {view}: two documents must have the id {shown(key)}",
+        means="a sink has room for one of them, so the view is not compared",
+        fix="look which of the view's rows or groups share it; if none do, tell us: this is a fault of `verify`",
     )
 
 

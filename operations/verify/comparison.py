@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cdc.keys import shown
-from operations.verify.buckets import Side
+from operations.verify.buckets import Side, twice
 
 # How many differing keys a report names; more only make it long.
 NAMED = 20
@@ -120,6 +120,7 @@ def compare(
     *,
     unique: bool = False,
     stays: bool = False,
+    repeats: bool = False,
 ) -> None:
     """Hold a sink's digests against the expected ones.
 
@@ -130,20 +131,33 @@ def compare(
         differs: told of each key that differs, marked.
         unique: a key that comes twice is a defect (a warehouse's table is read from one snapshot).
         stays: see ``kind_of``.
+        repeats: a key may be expected twice, and the last one counts.
+
+    Raises:
+        StateError: a key is expected twice, or not all is there that was written.
     """
     for bucket in range(expected.buckets):
-        wanted, twice = dict(expected.read(bucket)), set()
+        wanted, again = _wanted(result.view, expected, bucket, repeats=repeats), set()
         there: dict[str, bytes] = {}
         for key, value in held.read(bucket):
             if unique and key in there:
-                twice.add(key)
+                again.add(key)
             there[key] = value
         result.expected += len(wanted)
         result.compared += len(there)
         for key in {**wanted, **there}:
             kind: Kind | None = "changed"
-            if key not in twice:
+            if key not in again:
                 kind = kind_of(wanted.get(key), there.get(key), stays=stays)
             if kind is not None:
                 result.note(kind, key)
                 differs(marked(kind, key))
+
+
+def _wanted(view: str, expected: Side, bucket: int, *, repeats: bool) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for key, value in expected.read(bucket):
+        if key in found and not repeats:
+            raise twice(view, key)
+        found[key] = value
+    return found

@@ -14,7 +14,9 @@ from typing import NamedTuple
 import orjson
 
 from cdc.keys import id_bytes, id_text
+from cdc.timed import MatchView
 from cdc.view import View
+from operations.verify.buckets import twice
 from truth.bounds import Bounds, bounds_of
 from truth.digest import digest
 from truth.expected import Expected, Form, form_of
@@ -23,8 +25,20 @@ _TABLE = (
     "CREATE TABLE told (key BLOB, form TEXT, digest BLOB, bounds BLOB, unsure INT, PRIMARY KEY (key, form)) "
     "WITHOUT ROWID"
 )
+# What need not be there never stands before what must; of what must, the second one only where it may come twice.
+_NOTE = (
+    "INSERT INTO told VALUES (?, ?, ?, ?, ?) ON CONFLICT (key, form) DO UPDATE "
+    "SET digest = excluded.digest, bounds = excluded.bounds, unsure = excluded.unsure "
+    "WHERE excluded.digest IS NOT NULL AND (told.digest IS NULL OR ?)"
+)
 # Keys that one query names.
 _ASKED = 500
+
+
+def may_repeat(view: View) -> bool:
+    """Whether what must be there may come twice, and the last one counts: a match is named by an event, and the log may
+    have an event once more after Connect has died."""
+    return isinstance(view, MatchView)
 
 
 class Wanted(NamedTuple):
@@ -63,11 +77,15 @@ class Told:
             view: the view.
             found: all of it.
             forms: in which sinks hold it.
+
+        Raises:
+            StateError: two documents that must be there have one id, and ``may_repeat`` does not say so.
         """
         self._store.execute("PRAGMA journal_mode = OFF")
         self._store.execute("PRAGMA synchronous = OFF")
         self._store.execute(_TABLE)
         self._store.execute("BEGIN")
+        repeats = may_repeat(view)
         for one in found:
             fields = one.fields
             told: dict[Form, bytes] = {}
@@ -75,10 +93,10 @@ class Told:
             for form in forms:
                 if fields is not None:
                     told[form] = digest(form_of(view, one.document, fields, form))
-                # What need not be there never stands before what must.
-                said = "INSERT OR REPLACE" if fields is not None else "INSERT OR IGNORE"
-                values = (id_bytes(one.key), form, told.get(form), bounds, one.unsure)
-                self._store.execute(f"{said} INTO told VALUES (?, ?, ?, ?, ?)", values)
+                values = (id_bytes(one.key), form, told.get(form), bounds, one.unsure, repeats)
+                noted = self._store.execute(_NOTE, values).rowcount
+                if told and not noted:
+                    raise twice(view.name, one.key)
             if told:
                 yield one.key, told
         self._store.execute("COMMIT")

@@ -31,7 +31,7 @@ from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.settle import PAGE, Settler
-from operations.verify.told import reading
+from operations.verify.told import may_repeat, reading
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
 from truth.expected import Expected, Form, digests, expected, needs_spark
 from truth.rows import rows_of, sampled_ids, snapshot
@@ -275,6 +275,7 @@ class Verifier:
                 keys.add,
                 unique=build.warehouse,
                 stays=view.outlives_rows,
+                repeats=may_repeat(view),
             )
             keys.flush()
         return differing

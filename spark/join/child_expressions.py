@@ -2,7 +2,8 @@
 
 ``sum(distance)`` over a plain column needs no Spark. ``where: "NOT cancelled"`` or ``sum(price * amount)`` does: the
 records pass through Python once to get their typed columns, as one struct a table, and come out with one more column
-for each such aggregate.
+for each such aggregate. Of ``sum(distance)`` with a ``where`` that column is the condition alone: the value is taken as
+without one, because some values of Postgres (``infinity``, ``NaN``) have no place in Spark's types.
 """
 
 from __future__ import annotations
@@ -51,9 +52,8 @@ def needed(view: JoinedView) -> list[TableLayout]:
 
 def _columns(layout: TableLayout) -> list[str]:
     """The columns that a table's expressions name."""
-    texts = [text for a in layout.aggregates if a.computed for text in (None if a.column else a.value, a.where) if text]
+    texts = [text for a in layout.aggregates if a.computed for text in _texts(a)]
     said: set[str] = set().union(*(mentions(text, layout.table.by_name) for text in texts))
-    said |= {a.column for a in layout.aggregates if a.computed and a.column}
     return [column.name for column in layout.table.columns if column.name in said]
 
 
@@ -122,15 +122,18 @@ def computed_columns(view: JoinedView) -> list[Column]:
 
 
 def _value(layout: TableLayout, aggregate: Aggregate, struct: str) -> Column:
-    """What a row contributes: the value where the condition holds; a plain count contributes 1."""
+    """What a row contributes: the value where the condition holds; a plain count contributes 1.
+
+    Of one over a column whether it holds: ``RowMaker`` has the value.
+    """
     names = layout.table.by_name
-    text = quoted(aggregate.column) if aggregate.column else aggregate.value
-    value = F.lit(1) if text is None else F.expr(over_struct(text, names, struct))
+    where = None if aggregate.where is None else F.expr(over_struct(aggregate.where, names, struct))
+    if aggregate.column is not None and where is not None:
+        return where
+    value = F.lit(1) if aggregate.value is None else F.expr(over_struct(aggregate.value, names, struct))
     if aggregate.value is not None and aggregate.function == "count" and not aggregate.distinct:
         value = F.when(value.isNotNull(), F.lit(1))
-    if aggregate.where is None:
-        return value
-    return F.when(F.expr(over_struct(aggregate.where, names, struct)), value)
+    return value if where is None else F.when(where, value)
 
 
 def analysed(spark: SparkSession, view: JoinedView, refuse: Refuse = unplaced) -> JoinedView:

@@ -19,7 +19,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from tests.support.join_loops import EITHER, agrees
 from tests.support.join_loops import truth as by_loops
-from tests.support.join_world import TABLES, Row, World, random_view
+from tests.support.join_world import TABLES, Row, World, as_it_was, random_view
 from truth.assembled import document_of, marked, shape_of, spark_row, sparks
 from truth.joins import documents
 from truth.placing import is_several
@@ -116,6 +116,48 @@ def test_spark_sees_the_same_fields_by_the_engine_and_by_the_second_opinion() ->
         found = documents(wide, view.table.primary_key, rows_of(world), evaluated(world))
         arrays = shape.arrays_of([spark_row(seen, row) for _, row in found])
         assert set(arrays) == set(kinds), f"seed {seed}"
+
+
+# What names a column to somebody who reads only letters, and does not to Spark.
+NO_NAMES = ("'{}: '", '"{}"', "r'{}\\'", "{}(1)", "1 -- {}\n", "/* /* */ {} */ 1", "$a${}$a$")
+NAMES = ("{}", "`{}`", "upper({})", "1.5 * {}", "transform(x, {} -> 1)", "CASE WHEN {} THEN 2 END * 3", "a.{} IS NULL")
+
+
+def test_a_row_that_is_meant_as_a_whole_has_the_same_fields_by_both() -> None:
+    wholes = 0
+    for seed in SEEDS:
+        random = Random(seed)
+        tree = (as_it_was(random_view(random, small=True)) if seed % 5 == 0 else random_view(random)).tree
+        columns = sorted({name for table in tree.tables().values() for name in table.by_name})
+        said = [
+            random.choice(random.choice((NAMES, NO_NAMES))).format(random.choice(columns))
+            for _ in range(random.randint(0, 5))
+        ]
+        rows = [one for one in tree.shown if one.node.value is None]
+        shown = random.sample(rows, random.randint(0, len(rows)))
+        said += [random.choice(("to_json({})", "to_json(struct({} . *))")).format(one.name) for one in shown]
+        every = random.random() < 0.3
+        said += ["to_json(struct(*))"] if every else []
+        random.shuffle(said)
+        fields = {f"x{number}": text for number, text in enumerate(said)}
+        view = JoinedView("v", tree.table, tree.table.primary_key, tree.columns, fields, root=tree)
+        kinds = {("public." + name, "n * 2"): "int" for name in TABLES}
+        got = _of_shape(shape_of(sparks(marked(tree, said), said), kinds))
+        want = _of_arrow(view.arrow_schema())
+        for name in want if every else [one.name for one in shown]:
+            assert str(got[name]) == str(want[name]), f"seed {seed}: {name} of {said}"
+        assert not every or list(got) == list(want), f"seed {seed}: {said}"
+        assert _within(got, want), f"seed {seed}: {said}"
+        wholes += bool(shown)
+    assert wholes > 50
+
+
+def _within(got: Any, want: Any) -> bool:
+    """Whether all names of one stand in the other, in its order and to any depth."""
+    if isinstance(got, list):
+        return _within(got[0], want[0])
+    names = [name for name in want or {} if name in (got or {})]
+    return list(got or {}) == names and all(_within(got[name], want[name]) for name in names)
 
 
 def _of_shape(shape: Shape) -> dict[str, Any]:

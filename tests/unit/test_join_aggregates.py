@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc import types
 from cdc.catalogue import Column, Table
 from cdc.errors import StateError, UnavailableValue
 from cdc.join import aggregates
+from cdc.join.comparable import not_added, not_counted, not_sorted
 from cdc.join.incoming import RowMaker, filled, newest
 from cdc.join.layout import Layout
 from cdc.join.rows import Replaced, Stamp, body_of, read, read_row, write
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
+from cdc.types.plain import plain_values
+from spark.join.child_expressions import _columns
+from tests.support.codec_cases import fixture
+from truth.joins import documents
 
 TABLE = Table(
     "public",
@@ -89,6 +99,19 @@ def test_sums_of_floats_do_not_depend_on_order(values: list[float]) -> None:
 )
 def test_results(one: Aggregate, values: list[Any], wanted: Any) -> None:
     assert kept(one, values) == wanted
+
+
+@pytest.mark.parametrize("count", [5_000, 100_000])
+def test_a_numeric_may_have_more_digits_than_python_reads(count: int) -> None:
+    long = "7" * count
+    assert kept(aggregate("sum", "any"), [long, "-1", "0.50"]) == f"{long[:-1]}6.5"
+    assert kept(aggregate("sum", "any"), [f"-{long}", "1"]) == f"-{long[:-1]}6"
+    assert kept(aggregate("avg", "any"), [long, long]) == long
+    assert kept(aggregate("avg", "any"), [f"-{'3' * count}", "-1", "0"]) == f"-{'1' * count}.{'3' * 16}"
+    delta = aggregates.Delta((aggregate("count", "any", distinct=True),))
+    for value in (long, f"{long}.00"):
+        delta.move(None, [value])
+    assert dict(delta.distinct) == {(0, long): 2}
 
 
 def test_an_infinity_that_leaves_takes_its_effect_with_it() -> None:
@@ -184,6 +207,81 @@ def test_a_key_in_another_order_is_another_document_id() -> None:
     root = Node("v", "root", table, columns=(("a", "a"),))
     view = JoinedView("v", table, ("b", "a"), root.columns, root=root)
     assert view.document_of("x\\|y|7") == "7|x\\|y"
+
+
+# -- values with a condition -------------------------------------------------------------------------------------------
+
+ODD: list[tuple[Any, str, Any, str]] = [
+    (function, column, raw, text)
+    for column, functions, values in (
+        ("at", ("count", "min", "max"), (("infinity", "infinity"), ("-infinity", "-infinity"))),
+        ("price", ("count", "sum", "avg", "min", "max"), (("NAN", "NaN"),)),
+        ("any", ("sum", "max"), (("POSITIVE_INFINITY", "Infinity"), ("NAN", "NaN"))),
+        ("f", ("sum", "min"), (("NaN", "NaN"), ("-Infinity", "-Infinity"))),
+    )
+    for function in functions
+    for raw, text in values
+]
+
+
+def contribution(one: Aggregate, raw: Any, computed: Any) -> Any:
+    """What a row of the table adds, by what Spark SQL says of it."""
+    after = {"id": 1, "p": 1} | dict.fromkeys(("n", "price", "any", "f", "at", "word")) | {str(one.value): raw}
+    layout = Layout.of(Node("v", "root", TABLE, aggregates=(one,))).tables["public.t"]
+    made = RowMaker(layout).make(Change("public.t", Op.CREATE, {"id": 1}, after, 5, "t", 0, 9, 0), [computed])
+    assert made.row is not None
+    return made.row[-1]
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize(("function", "column", "raw", "text"), ODD)
+def test_infinity_and_nan_count_with_a_condition_as_without(
+    function: Any, column: str, raw: Any, text: str, distinct: bool
+) -> None:
+    plain = aggregate(function, column, distinct=distinct and function == "count")
+    one = replace(plain, where="live")
+    added = contribution(one, raw, True)
+    assert added == contribution(plain, raw, None) == (1 if function == "count" and not distinct else text)
+    assert contribution(one, raw, False) is contribution(one, raw, None) is contribution(one, None, True) is None
+    parents = Table("public", "p", (Column("id", "integer", "int4"),), ("id",))
+    root = Node("v", "root", parents, columns=(("id", "id"),), aggregates=(one,))
+    texts = dict.fromkeys(TABLE.by_name) | {"id": "1", "p": "1", column: text}
+    rows = {"public.p": [{"id": "1"}], "public.t": [texts]}
+    ((_, document),) = documents(root, ("id",), rows, lambda _, said: [[True] for _ in said])
+    found = kept(one, [added]) if function in ("sum", "avg") else 1 if function == "count" else added
+    assert document["a"] == found, "the second opinion says the same"
+
+
+def test_spark_is_not_asked_for_the_value_of_a_column() -> None:
+    at = (("id", "p"),)
+    aggregates = (
+        Aggregate("a", TABLE, at, "max", value="at", where="n > 1"),
+        Aggregate("b", TABLE, at, "sum", value="f * 2"),
+    )
+    layout = Layout.of(Node("v", "root", TABLE, aggregates=aggregates)).tables["public.t"]
+    assert _columns(layout) == ["n", "f"]
+
+
+def test_a_finite_value_adds_the_same_as_when_spark_had_it() -> None:
+    """Rows that an earlier version has stored hold what came back from Spark: it is the same text, of each type."""
+    compared = set()
+    captured, _ = fixture("types")
+    changes = captured.changes()
+    for column in captured.table.columns:
+        if all(why(column) is not None for why in (not_added, not_sorted, not_counted)):
+            continue
+        typed, canonical = types.arrow_converter(column), types.json_converter(column)
+        for change in changes:
+            raw, held = (change.after or {}).get(column.name), None
+            with suppress(*types.REFUSALS):  # such a record is a dead letter
+                held = raw if raw is None or typed is None else typed(raw)
+            if held is None:
+                continue
+            (back,) = plain_values(pa.array([held], types.arrow_type(column)))
+            now = raw if canonical is None else canonical(raw)
+            assert orjson.dumps(types.canonical_result(back)) == orjson.dumps(now), f"{column.name} {raw!r}"
+            compared.add(types.type_key(column))
+    assert compared >= {"numeric", "money", "float4", "float8", "date", "timestamp", "timestamptz", "bool", "int8"}
 
 
 # -- large values that did not change ---------------------------------------------------------------------------------

@@ -6,11 +6,14 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from cdc.catalogue import Column, Table
+from cdc.join import document
 from cdc.join.columns import arrow_columns, document_columns, names_of
+from cdc.join.document import Part
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
 from cdc.pipeline import IcebergSink, RedisSink
@@ -123,6 +126,29 @@ def test_a_row_is_compared_with_what_its_columns_can_hold() -> None:
 )
 def test_another_row_differs(other: dict[str, Any]) -> None:
     assert held(ROW | other) != comparable_expected(view_of(), DOCUMENT)
+
+
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
+def test_what_an_aggregate_finds_and_its_type_can_t_hold_is_null(odd: str) -> None:
+    """The engine's rows against the second opinion's, of every function and type that has such values."""
+    sums = (
+        Aggregate("sum", ORDERS, (("id", "who"),), "sum", value="cost"),
+        Aggregate("avg", ORDERS, (("id", "who"),), "avg", value="cost"),
+        Aggregate("most", ORDERS, (("id", "who"),), "max", value="cost"),
+        Aggregate("least", ORDERS, (("id", "who"),), "min", value="at"),
+        Aggregate("day", CITIES, (("id", "id"),), "max", value="since"),
+    )
+    root = node(PEOPLE, "people", columns=(("id", "id"),), aggregates=sums)
+    view = JoinedView("people", PEOPLE, ("id",), root.columns, root=root)
+    far = "-infinity" if odd == "-Infinity" else "infinity"
+    part = Part("1", [1])
+    part.aggregates = [odd, odd, odd, far, far]
+    shape = document.Shape(view.tree, view.layout)
+    wanted = comparable_expected(view, orjson.loads(shape.document(part)))
+    assert wanted == {"id": 1} | dict.fromkeys(("sum", "avg", "most", "least", "day"))
+    assert shape.columns(part) == wanted
+    assert shape.typed(part) == wanted
+    pa.RecordBatch.from_pylist([shape.columns(part)], schema=pa.schema(list(arrow_columns(view))))
 
 
 def test_words_about_several_rows_stay_words() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.join.tree import Aggregate, Function
+from cdc.join.view import JoinedView
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
 from truth.assembled import aggregate_type, document_of, marked, shape_of, spark_row, sparks
 from truth.joins import documents
@@ -75,7 +76,9 @@ def test_only_moments_lose_infinity_on_their_way_to_spark() -> None:
         ("airline is null or miles > 3", {"carrier", "name", "n"}, {"miles"}),
         ("to_json(airline)", {"carrier", "name", "n"}, set()),
         ("airline.n > 1", {"n"}, set()),
-        ("to_json(struct(*))", {"carrier", "name", "n"}, {"id", "carrier", "miles"}),
+        ("to_json(struct(*))", {"carrier", "name", "n"}, {"id", "carrier", "origin", "dest", "miles"}),
+        ("to_json(struct(airline.*))", {"carrier", "name", "n"}, set()),
+        ("to_json(airline) || 'miles: ' || origin(1) -- dest", {"carrier", "name", "n"}, set()),
     ],
 )
 def test_spark_sees_what_an_expression_may_look_at(said: str, airline: set[str], root: set[str]) -> None:
@@ -87,3 +90,14 @@ def test_spark_sees_what_an_expression_may_look_at(said: str, airline: set[str],
     assert set(shape.structs["airline"].columns) == airline
     assert set(shape.columns) == root
     assert sparks(marked(tree, ["miles"]), ["miles"]).refs == ()
+
+
+def test_the_moment_of_a_reference_as_it_was_is_in_the_row_above() -> None:
+    line = node(AIRLINES, "airline", "ref", [("carrier", "carrier")], columns=(("name", "name"),), as_of="miles")
+    flight = node(FLIGHTS, "flight", "ref", [("flight", "id")], columns=(("origin", "origin"),), refs=(line,))
+    bookings, said = table("bookings", "id", id="int4", flight="int4"), "to_json(flight)"
+    tree = node(bookings, columns=(("id", "id"),), refs=(flight,))
+    view = JoinedView("v", bookings, ("id",), tree.columns, {"all": said}, root=tree)
+    struct = shape_of(sparks(marked(tree, [said]), [said]), {}).structs["flight"]
+    assert list(struct.order) == [field.name for field in view.arrow_schema().field("flight").type]
+    assert list(struct.order) == ["id", "carrier", "origin", "miles", "airline"]

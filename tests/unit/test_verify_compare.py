@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from cdc.catalogue import Column, Table
+from cdc.errors import StateError
 from cdc.keys import stray_id, stray_name
+from cdc.timed import Kind, MatchView, TimedView, WindowView
 from operations.verify.buckets import FEWEST, MOST, Keys, Side, bucket_count
 from operations.verify.comparison import NAMED, Comparison, compare, marked, unmarked
+from operations.verify.told import Wanted, reading
 from truth.digest import digest
+from truth.expected import Expected
 
 
 def side(folder: Path, digests: list[tuple[str, bytes]], buckets: int = 4) -> Side:
@@ -40,6 +45,31 @@ def test_a_key_that_is_read_twice_is_a_defect_only_where_it_can_not_happen(tmp_p
     one = [("a", digest(b"{}"))]
     assert compared(tmp_path / "busy", one, one * 2).equal
     assert compared(tmp_path / "table", one, one * 2, unique=True).changed == ["a"]
+
+
+def test_what_is_expected_twice_is_told_and_not_taken_for_one(tmp_path: Path) -> None:
+    two = [("a|1", digest({"v": 1})), ("b", digest({})), ("a|1", digest({"v": 2}))]
+    with pytest.raises(StateError, match=r"view t: two documents must have the id a\|1"):
+        compared(tmp_path / "rows", two, two[:2])
+    assert compared(tmp_path / "matches", two, two[1:], repeats=True).equal
+
+
+def windows(kind: type[TimedView], **more: object) -> TimedView:
+    table = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
+    return kind("w", table, ("id",), (), state={"n": "int"}, **more)  # type: ignore[arg-type]
+
+
+def test_windows_of_one_id_are_told_and_matches_are_not(tmp_path: Path) -> None:
+    found = [Expected("a", b"{}", None, unsure=True), *(Expected("a", b"{}", {"n": n}) for n in (1, 2))]
+    nobody = Expected("a", b"{}", None, unsure=True)
+    with reading(tmp_path / "windows") as told:
+        filling = told.fill(windows(WindowView), found, ["document"])
+        assert [key for key, _ in [next(filling)]] == ["a"]
+        with pytest.raises(StateError, match="view w: two documents must have the id a"):
+            next(filling)
+    with reading(tmp_path / "matches") as told:
+        last = list(told.fill(windows(MatchView, first=Kind("true", "id")), [*found, nobody], ["document"]))[-1]
+        assert told.wanted(["a"], "document") == {"a": Wanted(last[1]["document"], unsure=False)}
 
 
 def test_what_is_no_json_differs_from_every_document_and_is_no_error() -> None:

@@ -27,6 +27,7 @@ PROMOTED, ANEW, READ_ANEW = (
     "the stream was made anew",
     "readers were moved meanwhile",
 )
+CUT = "what there is could not be read to its end"
 
 
 class Walk:
@@ -66,7 +67,7 @@ class Walk:
         Raises:
             SinkUnavailable: the sink keeps no changes yet (transient).
             Moving: keys are being renamed by a promotion; the same again later begins anew.
-            redis.RedisError: the server does not answer; the same again goes on.
+            redis.RedisError: the server does not answer; the same again goes on, or begins anew.
         """
         try:
             if self._why:
@@ -106,7 +107,11 @@ class Walk:
     def _page(self, pages: Iterator[tuple[bytes, list[Held]]]) -> list[Told]:
         """The next page of documents, behind all changes up to its place; bare of cursors: nobody could go on there."""
         if self._held is None:
-            self._held = next(pages, None)
+            try:
+                self._held = next(pages, None)
+            except Exception:  # asked again it would say that this was the last page
+                self._why, self._pages = CUT, None
+                raise
         if self._held is None:
             self._pages, self.live, self._empty = None, True, False
             return [told.ready(self.cursor, self._view)]

@@ -13,8 +13,8 @@ from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
 from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import no_copy, reason_of, translated
-from sinks.elasticsearch.lease import Lease
-from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, made_by, owner
+from sinks.elasticsearch.lease import Lease, token_of
+from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, made_by, owner, told
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
 
 _log = logging.getLogger(__name__)
@@ -213,6 +213,8 @@ class Indices:
     def drop(self, target: Target) -> None:
         """Remove one generation's indices, and their aliases with them; what another pipeline has made stays.
 
+        An empty index in the place of a write alias goes too.
+
         Raises:
             SinkUnavailable: transient. SinkRefused: an index of that name was made by another sink or view.
         """
@@ -225,6 +227,17 @@ class Indices:
                     continue
                 self._check_owner(target, name)
                 self._client.indices.delete(index=name, ignore_unavailable=True)
+            for name in (*self._strays(target.concrete), *self._strays(target.fences)):
+                self._client.indices.delete(index=name, ignore_unavailable=True)
+
+    def _strays(self, index: str) -> list[str]:
+        """What deletes have made in the place of a write alias that was gone (before ``bulk.GUARD``): named like one,
+        without a word of whose it is, and empty."""
+        stem = f"{index}_w"
+        found = self._client.indices.get(index=f"{stem}*", expand_wildcards="all").body
+        named = [name for name, said in found.items() if token_of(name, stem) is not None]
+        unmarked = [name for name in named if told(found[name].get("mappings") or {}) is None]
+        return [name for name in unmarked if not self._client.count(index=name).body["count"]]
 
     def bulk_load(self, target: Target, on: bool) -> None:
         """Turn refresh off for a load from nothing, and back on (with one refresh) after it. ``setup`` heals a crash

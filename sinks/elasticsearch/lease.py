@@ -100,7 +100,7 @@ class Lease:
             index=[index for index, _ in pairs], ignore_unavailable=True, expand_wildcards="all"
         ).body
         for index, stem in pairs:
-            tokens = ((name, _token(name, stem)) for name in found.get(index, {}).get("aliases", {}))
+            tokens = ((name, token_of(name, stem)) for name in found.get(index, {}).get("aliases", {}))
             held[index] = {name: token for name, token in tokens if token is not None}
         return held
 
@@ -121,8 +121,8 @@ class Lease:
                 self._client.indices.update_aliases(actions=[{"remove": {"index": index, "alias": alias}}])
 
 
-def _token(alias: str, stem: str) -> int | None:
-    """The token in a write alias's name; None for other aliases."""
+def token_of(alias: str, stem: str) -> int | None:
+    """The token in a write alias's name; None for other names."""
     rest = re.fullmatch(re.escape(stem) + r"(\d*)", alias)
     if rest is None:
         return None

@@ -159,7 +159,7 @@ class ElasticsearchSink:
     def forget(self, target: str, keys: Sequence[str]) -> None:
         """See the contract."""
         with translated(self._settings.who, "forget"):
-            forget(self._client, self._target(target), keys)
+            forget(self._client, self._target(target), keys, self._send_all)
 
     def refresh(self, target: str) -> None:
         """See the contract: a search finds what was written before the index's last refresh."""

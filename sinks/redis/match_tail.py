@@ -13,7 +13,7 @@ from sinks.redis.changes import NO_CHANGE
 from sinks.redis.client import Client
 from sinks.redis.matches import read_kept
 from sinks.redis.names import Names
-from sinks.redis.read import NoChanges, raised
+from sinks.redis.read import NoChanges, one_run, raised
 from sinks.redis.tail import Standing, count_behind
 
 PAGE = 1_000
@@ -94,21 +94,22 @@ class MatchTail:
 
         Raises:
             NoChanges: the stream is gone.
-            redis.RedisError: the server does not answer.
+            redis.RedisError: the server does not answer, or was restarted meanwhile.
         """
         cursor = 0
-        while True:
-            pipe = self._client.pipeline(transaction=True)
-            pipe.hscan(self._keys.matched, cursor, count=PAGE)
-            pipe.xrevrange(self._keys.matches, count=1)
-            (cursor, fields), newest = (raised(answer) for answer in pipe.execute(raise_on_error=False))
-            if not newest:
-                raise NoChanges
-            page = [_held(field, value) for field, value in fields.items() if field[:1] == b"d"]
-            if page:
-                yield newest[0][0], page
-            if not cursor:
-                return
+        with one_run(self._client):
+            while True:
+                pipe = self._client.pipeline(transaction=True)
+                pipe.hscan(self._keys.matched, cursor, count=PAGE)
+                pipe.xrevrange(self._keys.matches, count=1)
+                (cursor, fields), newest = (raised(answer) for answer in pipe.execute(raise_on_error=False))
+                if not newest:
+                    raise NoChanges
+                page = [_held(field, value) for field, value in fields.items() if field[:1] == b"d"]
+                if page:
+                    yield newest[0][0], page
+                if not cursor:
+                    break
 
 
 def _held(field: bytes, value: bytes) -> Held:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from sinks.redis.client import Client
 from sinks.redis.names import Names, encoded, id_of
-from sinks.redis.read import raised
+from sinks.redis.read import one_run, raised
 
 # Documents of one look at all that match.
 PAGE = 1_000
@@ -170,14 +170,15 @@ class Matches:
         """All documents that match something, page by page; one that changes meanwhile may come twice.
 
         Raises:
-            redis.RedisError: the server does not answer.
+            redis.RedisError: the server does not answer, or was restarted meanwhile.
         """
         cursor = 0
-        while True:
-            cursor, fields = self._client.hscan(self.keys.matched, cursor, count=PAGE)
-            yield {id_of(field[1:]): read_kept(value) for field, value in fields.items() if field[:1] == b"d"}
-            if not cursor:
-                return
+        with one_run(self._client):
+            while True:
+                cursor, fields = self._client.hscan(self.keys.matched, cursor, count=PAGE)
+                yield {id_of(field[1:]): read_kept(value) for field, value in fields.items() if field[:1] == b"d"}
+                if not cursor:
+                    break
 
     def step(
         self,

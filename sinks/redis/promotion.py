@@ -27,6 +27,7 @@ from sinks.redis import names
 from sinks.redis.client import Client
 from sinks.redis.names import Names
 from sinks.redis.pointer import FIELDS, Pointer
+from sinks.redis.read import one_run
 
 # Keys handled by one script call: the server does nothing else for as long, about a millisecond.
 PAGE = 200
@@ -168,10 +169,11 @@ def _each_page(
 def _pages(client: Client, prefix: bytes) -> Iterator[list[Any]]:
     """Ids as they stand in keys, some at a time."""
     page: list[bytes] = []
-    for key in client.scan_iter(match=names.pattern(prefix), count=1000, _type="STRING"):
-        page.append(key[len(prefix) :])
-        if len(page) == PAGE:
+    with one_run(client):  # a key that is passed over would be nobody's
+        for key in client.scan_iter(match=names.pattern(prefix), count=1000, _type="STRING"):
+            page.append(key[len(prefix) :])
+            if len(page) == PAGE:
+                yield page
+                page = []
+        if page:
             yield page
-            page = []
-    if page:
-        yield page

@@ -6,7 +6,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import redis
+from redis.cluster import RedisCluster
 
 from sinks.contract import UNREADABLE, Held
 from sinks.redis import names
@@ -21,6 +25,34 @@ _TRIES = 5
 _VERSION = re.compile(rb"\d{1,19}")
 
 
+@contextmanager
+def one_run(client: Client) -> Iterator[None]:
+    """Inside, something is gone through by a cursor, which is one server's own: each run hashes its keys anew.
+
+    The client takes another connection for one that was closed, without a word, and so goes on with the cursor at a
+    server that was restarted meanwhile, or at another one, which passes keys over.
+
+    Raises:
+        redis.ConnectionError: at the end, it was not the same server all the time; nor, of a cluster, the same nodes,
+            between which keys are moved.
+    """
+    before = _runs(client)
+    yield
+    if _runs(client) != before:
+        raise redis.ConnectionError("the server was restarted, or became another one, while its keys were gone through")
+
+
+def _runs(client: Client) -> frozenset[str]:
+    """Which runs of which servers answer; none where the user may not ask, as a cluster's need not elsewhere."""
+    cluster = isinstance(client, RedisCluster)
+    nodes = client.get_primaries() if cluster else [None]
+    try:
+        told = [client.info(**({"target_nodes": node} if node else {})) for node in nodes]
+    except redis.exceptions.NoPermissionError:
+        return frozenset()
+    return frozenset(f"{one.get('run_id')} {one.get('role')}" for one in told)
+
+
 def keys_below(client: Any, prefixes: tuple[bytes, ...], count: int = PASS_COUNT) -> Iterator[bytes]:
     """Keys that begin with any of some prefixes, in one pass over all keys.
 
@@ -30,10 +62,12 @@ def keys_below(client: Any, prefixes: tuple[bytes, ...], count: int = PASS_COUNT
         count: keys that the server looks at in one call.
 
     Raises:
-        redis.RedisError: the server went away.
+        redis.RedisError: the server went away, or was restarted meanwhile.
     """
-    found = client.scan_iter(match=names.pattern(names.common(prefixes)), count=count)
-    return (key for key in found if key.startswith(prefixes))
+    with one_run(client):
+        for key in client.scan_iter(match=names.pattern(names.common(prefixes)), count=count):
+            if key.startswith(prefixes):
+                yield key
 
 
 class NoChanges(Exception):
@@ -168,17 +202,18 @@ class Reads:
                         return
 
     def _keys(self, prefix: bytes, first: int = 0, count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
-        """Encoded ids below a prefix, page by page; ``first`` is the cursor to begin with."""
+        """Encoded ids below a prefix, page by page; ``first`` is the cursor to begin with. Raises as ``one_run``."""
         pattern, skip = names.pattern(prefix), len(prefix)
-        for node in self._client.get_primaries() if self._cluster else [None]:
-            there = {"target_nodes": node} if node else {}
-            cursor = first
-            while True:
-                answer = self._client.scan(cursor, match=pattern, count=count, **there)
-                cursor = next(iter(answer[0].values())) if node else answer[0]
-                yield [key[skip:] for key in answer[1]]
-                if cursor == 0:
-                    break
+        with one_run(self._client):
+            for node in self._client.get_primaries() if self._cluster else [None]:
+                there = {"target_nodes": node} if node else {}
+                cursor = first
+                while True:
+                    answer = self._client.scan(cursor, match=pattern, count=count, **there)
+                    cursor = next(iter(answer[0].values())) if node else answer[0]
+                    yield [key[skip:] for key in answer[1]]
+                    if cursor == 0:
+                        break
 
     def _page(
         self, where: Names, prefix: bytes, suffixes: Sequence[bytes], newest: list[Any] | None = None

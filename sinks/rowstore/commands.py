@@ -40,10 +40,10 @@ def mget(client: Any, keys: Sequence[str]) -> list[bytes | None]:
     return found
 
 
-def sscan(client: Any, key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
+def sscan(client: Any, cursor: int, key: str, count: int) -> tuple[int, list[bytes]]:
     """A piece of a set and the cursor to go on with."""
-    found: tuple[int, list[bytes]] = client.sscan(key, cursor, count=count)
-    return found
+    after, found = client.sscan(key, cursor, count=count)
+    return int(after), found
 
 
 def by_key(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
@@ -88,7 +88,7 @@ def policy(answer: Mapping[Any, Any]) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
-def hscan(client: Any, key: str, cursor: int, count: int) -> tuple[int, dict[bytes, bytes]]:
+def hscan(client: Any, cursor: int, key: str, count: int) -> tuple[int, dict[bytes, bytes]]:
     """A piece of a hash and the cursor to go on with."""
-    found: tuple[int, dict[bytes, bytes]] = client.hscan(key, cursor, count=count)
-    return found
+    after, found = client.hscan(key, cursor, count=count)
+    return int(after), found

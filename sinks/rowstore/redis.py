@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import orjson
+from redis.exceptions import ReadOnlyError
 
 from cdc.errors import SinkRefused
 from cdc.formats import ROWS
@@ -51,6 +52,9 @@ from sinks.rowstore.scripts import (
 )
 from sinks.rowstore.settings import StoreSettings
 from sinks.rowstore.talk import CHUNK
+
+# What a server that takes no writes calls itself.
+REPLICAS = ("slave", "replica")
 
 
 class RedisRowStore(Arranged):
@@ -142,13 +146,9 @@ class RedisRowStore(Arranged):
 
     def scan(self, key: str, count: int) -> Iterator[list[str]]:
         """See RowStore."""
-        cursor = 0
-        while True:
-            cursor, found = self.patiently(partial(sscan, key=self.name(key), cursor=cursor, count=count))
+        for found in self.scanned(partial(sscan, key=self.name(key), count=count)):
             if found:
                 yield [member.decode() for member in found]
-            if not int(cursor):
-                return
 
     # -- aggregates ---------------------------------------------------------------------------------------------------
 
@@ -221,13 +221,10 @@ class RedisRowStore(Arranged):
 
     def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
         """See RowStore."""
-        cursor, key = 0, self.name(f"q{key_names.deferred(shard)}")
-        while True:
-            cursor, found = self.patiently(partial(hscan, key=key, cursor=cursor, count=count))
+        key = self.name(f"q{key_names.deferred(shard)}")
+        for found in self.scanned(partial(hscan, key=key, count=count)):
             if found:
                 yield {root.decode(): int(position) for root, position in found.items()}
-            if not int(cursor):
-                return
 
     def settle(self, shards: Sequence[int]) -> None:
         """See RowStore."""
@@ -246,6 +243,9 @@ class RedisRowStore(Arranged):
 
         def ask(client: Any) -> str:
             if not self.settings.cluster:
+                if client.info("replication").get("role") in REPLICAS:
+                    # As a write would be told: the name leads elsewhere by now, and this connection does not.
+                    raise ReadOnlyError("READONLY the server is a replica now")
                 return str(client.info("server").get("run_id", ""))
             # A client that is redirected to a replica it did not know goes on taking the demoted node for a primary:
             # then one more would look like a node that was added, and not like a fail-over.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -122,6 +122,29 @@ class Talk:
                 if is_read_only(error) and not self.settings.cluster and self._made is not None:
                     self._made.connection_pool.disconnect()  # after a fail-over the name may lead to the new master
                 patience.hold(reason_of(error))
+
+    def scanned(self, read: Callable[[Any, int], tuple[int, T]]) -> Iterator[T]:
+        """A key that is read piece by piece, from its beginning again after a call that has failed.
+
+        Another server may answer by then, and cursors are one server's: each has hashed the key's members in its own
+        way. What is replaced without an error (a connection that was closed) is not seen here; who must not pass over
+        anything compares ``RowStore.server``.
+
+        Args:
+            read: client and cursor -> the next cursor, and what was found.
+        """
+        at = 0
+
+        def piece(client: Any) -> T:
+            nonlocal at
+            begin, at = at, 0
+            at, found = read(client, begin)
+            return found
+
+        while True:
+            yield self.patiently(piece)
+            if not at:
+                return
 
     def load_scripts(self) -> None:
         """Give the server our scripts."""

@@ -10,7 +10,7 @@ on the wall has decided (that a partition is silent) may be another thing the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -86,7 +86,7 @@ class StateMerger(Merger):
         finally:
             held.unpersist()
 
-    def _apply(self, batch: DataFrame, history: History, *, done: bool) -> Counts:
+    def _apply(self, batch: DataFrame, history: History, marks: Mapping[str, str]) -> Counts:
         tally = F.col("view") == TALLY
 
         def total(value: Column) -> Column:

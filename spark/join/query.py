@@ -16,8 +16,10 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cdc.errors import SinkUnavailable
 from cdc.join.view import JoinedView
 from cdc.journal import about
+from sinks.rowstore.contract import still_runs
 from sinks.rowstore.redis import RedisRowStore
 from spark.disk.checkpoint import committed_offsets, is_live
 from spark.disk.files import write_atomic
@@ -160,9 +162,16 @@ class JoinedQuery:
                 query.stop()
 
     def _make_deferred(self, store: RedisRowStore) -> None:
-        """Run the job of what fan-outs have deferred, if there is any; live batches go on meanwhile."""
+        """Run the job of what fan-outs have deferred, if there is any; live batches go on meanwhile.
+
+        Raises:
+            SinkUnavailable: the row store's server was restarted meanwhile (transient).
+        """
         self.waiting = store.waiting()
-        if self.waiting and (shards := store.claim()):
+        if not self.waiting:
+            return
+        server = store.server()
+        if shards := store.claim():
             # Another pool: within one pool the older job's tasks would all go first, and the live batches wait.
             context = self._spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", f"{self._pool or 'default'}-later")
@@ -172,6 +181,12 @@ class JoinedQuery:
             else:
                 self._later += 1
                 self._table.deferred(shards, self._later)
+            if not still_runs(server, store.server()):
+                # A task that went on with the former server's cursor has passed over roots.
+                raise SinkUnavailable(
+                    f"the row store's server of {self._flow.title} was restarted while deferred documents were made",
+                    means="what was deferred stays claimed; the flow starts again and makes all of it once more",
+                )
             store.settle(shards)
             self.waiting = store.waiting()
 

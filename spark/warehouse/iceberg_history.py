@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.warehouse.marks import BATCH, OFFSETS, QUERY, same_offsets
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, same_offsets
 
 
 def loaded(spark: SparkSession, table: str) -> Any:
@@ -54,21 +54,37 @@ class History:
         return 0 if snapshot is None else int(snapshot.summary().get("total-records") or 0)
 
     def holds(self, marks: Mapping[str, str]) -> bool:
-        """Whether the very batch with these marks was committed, and readers were led to it.
-
-        A query counts its batches on, so the newest of its own commits decides, but for one thing: a checkpoint that
-        was put back counts the same numbers again. Then all commits that are remembered are looked through.
+        """Whether the very batch with these marks was committed, perhaps in part, and readers were led to it.
 
         Args:
             marks: ``QUERY``, ``BATCH`` and ``OFFSETS``.
         """
+        return self._looked(marks)[0]
+
+    def holds_whole(self, marks: Mapping[str, str]) -> bool:
+        """Whether no record of that batch can be left: its newest commit says so, or a later batch has followed.
+
+        Args:
+            marks: as ``holds``.
+        """
+        return self._looked(marks)[1]
+
+    def _looked(self, marks: Mapping[str, str]) -> tuple[bool, bool]:
+        """(whether it was committed, whether as a whole).
+
+        A query counts its batches on, so the newest of its own commits decides, but for one thing: a checkpoint that
+        was put back counts the same numbers again. Then all commits that are remembered are looked through.
+        """
+        followed, batch = False, int(marks[BATCH])
         for summary in self._back():
             if summary.get(QUERY) == marks[QUERY]:
+                number = int(summary.get(BATCH) or 0)
                 if summary.get(BATCH) == marks[BATCH] and same_offsets(summary.get(OFFSETS), marks[OFFSETS]):
-                    return True
-                if int(summary.get(BATCH) or 0) < int(marks[BATCH]):
-                    return False
-        return False
+                    return True, followed or summary.get(WHOLE) is not None
+                if number < batch:
+                    break
+                followed = followed or number > batch
+        return False, False
 
     def _back(self) -> Iterator[Any]:
         """Summaries of the commits that readers were led to, the newest first.

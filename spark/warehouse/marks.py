@@ -12,6 +12,9 @@ from typing import Any
 OURS = "headwater."
 # The streaming query's id, the batch's number, the offsets it ends at: of a fill its attempt, slice and offsets.
 QUERY, BATCH, OFFSETS = OURS + "query-id", OURS + "batch-id", OURS + "offsets"
+# That no record of the batch is left to a commit after this one. Who applies a batch in two passes can't say so in the
+# first: whether there will be a second is known when the first has ended.
+WHOLE = OURS + "whole"
 
 
 def offsets_text(offsets: Any) -> str:

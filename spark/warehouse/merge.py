@@ -3,6 +3,7 @@
 Exactly once: ``foreachBatch`` may run a batch again after a crash, so each commit carries the query's id and the
 batch's number and offsets in its snapshot summary, and a batch that finds itself there does nothing. All three count:
 a checkpoint that was put back from an older copy gives its next batches numbers that the table knows, of other records.
+A batch may be two commits, of which only the second says that it is the whole; one that finds less is applied again.
 Rows also carry the position they came from, and an older one never replaces a newer one.
 """
 
@@ -50,13 +51,15 @@ from spark.warehouse.large_merge import (
     merge_new,
     merge_small,
 )
-from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, offsets_text
 from spark.warehouse.table import TablePlace, chosen_columns
 from spark.warehouse.upkeep import Upkeep, insisting, policy_of
 from spark.write import OWN, letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
 GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
+# The session's setting by whose name the summary of each commit says a thing.
+SAID = "spark.sql.iceberg.snapshot-property."
 # A batch of this share of what one may hold was cut off: more is waiting.
 FULL = 0.9
 
@@ -167,7 +170,7 @@ class Merger:
         }
         # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
         for name, value in marks.items():
-            spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
+            spark.conf.set(SAID + name, value)
         records = self._records(batch_id)
         self._small = records <= SMALL_RECORDS
         insisting(lambda: self._once(batch, batch_id, marks))
@@ -178,7 +181,7 @@ class Merger:
         self.lease.check()
         self.table = self.place.claimed_table(spark, self.table)
         history = History(spark, self.table)
-        counts = self._apply(batch, history, done=history.holds(marks))
+        counts = self._apply(batch, history, marks)
         if counts is None:
             return
         self.counts[batch_id] = counts
@@ -196,19 +199,18 @@ class Merger:
             end - before.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items()
         )
 
-    def _apply(self, batch: DataFrame, history: History, *, done: bool) -> Counts | None:
+    def _apply(self, batch: DataFrame, history: History, marks: Mapping[str, str]) -> Counts | None:
         """Plain records by Spark's own functions, and what is odd by the codec; None if nothing was left to do.
 
-        The commit of the plain ones bears the batch's marks, and the process may end before the odd ones have followed:
-        a batch that is there already is looked through for them again.
+        The flow may end before the odd ones have followed, and go on by another table: what was odd then may be plain
+        now. So a batch that is there in part goes to the codec as a whole: versions make a repeat harmless.
         """
-        if self._reader is None:
-            return None if done else self._by_codec(batch, empty=history.is_empty)
-        if done:
-            odd = self._reader.read(batch).where(ODD)
-            return self._by_codec(self._odd_keys(batch)) if not odd.isEmpty() else Counts()
-        counts, some_odd = self._natively(batch, self._reader, empty=history.is_empty)
-        return counts.with_odd(self._by_codec(self._odd_keys(batch))) if some_odd else counts
+        if not history.holds(marks):
+            if self._reader is None:
+                return self._by_codec(batch, empty=history.is_empty)
+            counts, some_odd = self._natively(batch, self._reader, empty=history.is_empty)
+            return counts.with_odd(self._by_codec(self._odd_keys(batch))) if some_odd else counts
+        return None if history.holds_whole(marks) else self._by_codec(batch)
 
     def _natively(self, batch: DataFrame, reader: NativeReader, *, empty: bool) -> tuple[Counts, bool]:
         """Apply the plain records; (what was counted, whether any are odd, or nobody has counted)."""
@@ -221,7 +223,7 @@ class Merger:
             F.lit(0).alias("rejected"),
             *_both(),
         )
-        self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty)
+        self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty, whole=False)
         found = told(seen)
         return Counts.of(found), found.get("odd") != 0
 
@@ -262,9 +264,10 @@ class Merger:
             more.append(F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY))
         return table_rows(standing(entries), self.view, *more)
 
-    def _write(self, source: DataFrame, *, empty: bool) -> None:
+    def _write(self, source: DataFrame, *, empty: bool, whole: bool = True) -> None:
         """One commit of rows: an append where nothing was ever committed, else a MERGE, which reads its source once."""
-        rows = source.drop(ENTRY, LETTER)
+        conf, rows = source.sparkSession.conf, source.drop(ENTRY, LETTER)
+        conf.set(SAID + WHOLE, "true") if whole else conf.unset(SAID + WHOLE)
         if empty:
             rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
             return

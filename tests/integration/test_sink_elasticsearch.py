@@ -258,14 +258,16 @@ def test_fault_13_stays_deleted_after_elasticsearch_has_forgotten(subject: Subje
     assert sink.write(VIEW, [Item("1", 20, doc(20))]) == [WRITTEN]
 
 
+@pytest.mark.parametrize("deletes", [False, True], ids=["upserts", "deletes only"])
 def test_an_index_deleted_underneath_is_refused_and_not_created_unmapped(
-    subject: Subject, client: Elasticsearch
+    subject: Subject, client: Elasticsearch, deletes: bool
 ) -> None:
     sink = opened(subject)
     sink.setup()
+    sink.write(VIEW, items(10, 1))
     client.indices.delete(index=f"{subject.name}_g1")
     with pytest.raises(SinkRefused, match="gone"):
-        sink.write(VIEW, items(10, 1))
+        sink.write(VIEW, [Item(str(n), 2, None) for n in range(10)] if deletes else items(10, 2))
     assert not client.indices.exists(index=f"{subject.name}_g1")
     assert not client.indices.exists(index=f"{subject.name}_g1_w0")
 

@@ -232,6 +232,9 @@ class Cache:
     def scan(self, *_: Any, **__: Any) -> tuple[int, Sequence[bytes]]:
         return 0, self.keys
 
+    def info(self) -> dict[str, str]:
+        return {"run_id": "one", "role": "master"}
+
 
 @pytest.fixture
 def holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Cache], None]]:

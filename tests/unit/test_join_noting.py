@@ -1,10 +1,11 @@
-"""A row store is told how far it is also while a flow waits for something else, without Spark or a server."""
+"""A row store is told how far it is also while a flow waits for something else, without Spark or a server; and what
+waits in it is forgotten only by the server that had it from the beginning."""
 
 from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -73,3 +74,52 @@ def test_what_a_note_meets_ends_the_flow(monkeypatch: pytest.MonkeyPatch, noted:
     with pytest.raises(SinkUnavailable, match="was restarted"):
         watching(monkeypatch, lambda _store: None)._watch(followed)  # type: ignore[arg-type]
     assert not followed.isActive
+
+
+class Waiting:
+    """A row store in which a shard waits; its server may be restarted."""
+
+    def __init__(self, server: str) -> None:
+        self.now, self.told = server, list[str]()
+
+    def waiting(self) -> int:
+        return 0 if "settle" in self.told else 3
+
+    def server(self) -> str:
+        return self.now
+
+    def claim(self) -> list[int]:
+        self.told.append("claim")
+        return [5]
+
+    def settle(self, shards: list[int]) -> None:
+        assert shards == [5]
+        self.told.append("settle")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "settles"),
+    [("A1", "A1", True), ("A1", "A2", False), ("A1 B1", "A1 B1 C1", True), ("A1 B1", "A1 B2", False)],
+    ids=["nothing", "restarted", "a node was added", "a node was restarted"],
+)
+def test_what_was_deferred_stays_claimed_if_the_server_was_restarted_under_the_job(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str, settles: bool
+) -> None:
+    """A task that went on with a cursor of the former server has passed over roots, and does not know it."""
+    store = Waiting(before)
+
+    def job(_spark: Any, _flow: Any, shards: list[int]) -> None:
+        assert store.told == ["claim"] and shards == [5]
+        store.now = after
+
+    monkeypatch.setattr(query, "make_deferred", job)
+    watched = object.__new__(JoinedQuery)
+    context = SimpleNamespace(setLocalProperty=lambda *_: None, setJobGroup=lambda *_, **__: None)
+    watched._spark, watched._flow = cast(Any, SimpleNamespace(sparkContext=context)), FLOW
+    watched._pool, watched._table = None, None
+    if settles:
+        watched._make_deferred(cast(Any, store))
+    else:
+        with pytest.raises(SinkUnavailable, match="was restarted"):
+            watched._make_deferred(cast(Any, store))
+    assert (store.told, watched.waiting) == ((["claim", "settle"], 0) if settles else (["claim"], 3))

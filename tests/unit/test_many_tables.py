@@ -20,11 +20,12 @@ from connectors.database.grants import Right
 from connectors.database.publication import Publication, plan_publication
 from connectors.drop import plan_drop
 from connectors.names import Names
-from connectors.plan import plan_snapshot, plan_sweep, refuse_unfit
+from connectors.plan_refusals import refuse_unfit
 from connectors.preflight import CHECKS, Answer, Finding, Level, brokers, publication, rights, tables, toast
 from connectors.preflight.gathered import gathered, some, tally
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
+from connectors.requests import plan_snapshot, plan_sweep
 from console.cli.check import command, show, to_dict
 from console.cli.show_action import Actions
 from operations.edits.changes import Changes
@@ -163,11 +164,11 @@ def test_topics_with_the_same_wrong_settings_are_one_finding(monkeypatch: pytest
 
 
 def test_apply_refuses_many_tables_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.plan.Site", lambda *_: None)
+    monkeypatch.setattr("connectors.plan_refusals.Site", lambda *_: None)
     for check in (tables, toast):
         monkeypatch.setattr(check, "CHECK", replace(check.CHECK, run=lambda _: []))
     keys = replace(CHECKS[0], run=lambda _: keyless(300))
-    monkeypatch.setattr("connectors.plan.primary_keys.CHECK", keys)
+    monkeypatch.setattr("connectors.plan_refusals.primary_keys.CHECK", keys)
     servers: Any = SimpleNamespace(pipeline=pipeline(), source=None, setup=None, kafka=None, connect=None)
     with pytest.raises(Exception, match=r"^300 tables have no primary key") as refused:
         refuse_unfit(servers)
@@ -277,7 +278,7 @@ def test_a_request_and_a_sweep_have_their_tables_one_by_one(monkeypatch: pytest.
         connector=SimpleNamespace(streaming=True),
         catalogue=SimpleNamespace(tables=there),
     )
-    monkeypatch.setattr("connectors.plan.hear", lambda _: SimpleNamespace(attempts=2))
+    monkeypatch.setattr("connectors.requests.hear", lambda _: SimpleNamespace(attempts=2))
     [asked], [swept] = plan_snapshot(site(), actual, set(there)), plan_sweep(site(), actual)
     assert asked.names == swept.names == tuple(there)
 

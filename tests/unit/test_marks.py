@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
-from spark.warehouse import iceberg_history
+from cdc.errors import ShapeUnknown
+from cdc.view import View
+from spark.reading.spec import FlowSpec
+from spark.warehouse import iceberg_history, merge
 from spark.warehouse.iceberg_history import History
-from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text, same_offsets
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, offsets_text, same_offsets
+from spark.warehouse.merge import Merger
+from tests.support.trees import table
 
 UNSORTED = '{"t":{"10":4,"2":7},"a":{"0":1}}'  # as it was written once: what Spark's file had in this order
 SORTED = offsets_text({topic: {int(part): at for part, at in of.items()} for topic, of in json.loads(UNSORTED).items()})
@@ -26,6 +33,10 @@ class Played:
         """As Iceberg's: a list of Java's."""
         entries = [SimpleNamespace(snapshotId=lambda at=at: at) for at in range(len(self._summaries))]
         return SimpleNamespace(size=lambda: len(entries), get=entries.__getitem__)
+
+    def currentSnapshot(self) -> Any:
+        """As Iceberg's."""
+        return self.snapshot(len(self._summaries) - 1) if self._summaries else None
 
     def snapshot(self, at: int) -> Any:
         """As Iceberg's."""
@@ -63,3 +74,130 @@ def test_of_other_offsets_or_another_number_it_is_another_batch(monkeypatch: pyt
 def test_a_commit_that_says_nothing_of_offsets_is_no_batch() -> None:
     assert not same_offsets(None, "{}")
     assert same_offsets("{}", "{}")
+
+
+# -- a batch in two passes ---------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_whole_if_its_newest_commit_says_so_or_a_later_batch_has_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = marks(3, SORTED)
+    whole = asked | {WHOLE: "true"}
+    for said, commits in {
+        (True, False): [asked],
+        (True, True): [asked, whole],
+        (False, False): [marks(2, SORTED) | {WHOLE: "true"}],
+    }.items():
+        found = history(monkeypatch, *commits)
+        assert (found.holds(asked), found.holds_whole(asked)) == said
+    followed = history(monkeypatch, asked, marks(4, SORTED))
+    assert followed.holds_whole(asked) and not followed.holds_whole(marks(4, SORTED))
+    # A checkpoint that was put back counts the number again, of other records: that one's word is not this one's.
+    again = marks(3, offsets_text({"t": {0: 5}})) | {WHOLE: "true"}
+    assert not history(monkeypatch, asked, again).holds_whole(asked)
+
+
+class Lake:
+    """A merger's table, and what is asked of the passes that lead to it: only its commits are real.
+
+    Attributes:
+        commits: their summaries.
+        decoded: what the codec was given.
+        odd: how many records the next batches have that only the codec can read.
+        fails: what the codec meets.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commits: list[dict[str, str]] = []
+        self.decoded: list[Any] = []
+        self.odd, self.fails = 0, cast(Exception | None, None)
+        self.session, self.batch = MagicMock(), MagicMock(name="batch")
+        said = dict[str, str]()
+        self.session.conf.set.side_effect = said.__setitem__
+        self.session.conf.unset.side_effect = lambda name: said.pop(name, None)
+        self.session.sparkContext.getLocalProperty.return_value = "g"
+
+        def commit(*_given: Any, **_named: Any) -> None:
+            self.commits.append({name.removeprefix(merge.SAID): value for name, value in said.items()})
+
+        source = MagicMock(sparkSession=self.session)
+        source.drop.return_value.where.return_value.drop.return_value.writeTo.return_value.append = commit
+        self.batch.sparkSession = self.session
+        played: dict[str, Any] = {
+            **dict.fromkeys(("F", "Observation", "entry_schema", "turn_done"), MagicMock()),
+            "table_rows": lambda *_: source,
+            "standing": lambda entries: entries,
+            "_both": lambda *_: (),
+            "merge_changes": commit,
+            "map_in_arrow": self.decode,
+            "told": lambda _seen: {"records": 2, "odd": self.odd},
+            "batch_offsets": lambda *_: {"t": {0: 9}},
+            "insisting": lambda once: once(),
+        }
+        for name, value in played.items():
+            monkeypatch.setattr(merge, name, value)
+        monkeypatch.setattr(iceberg_history, "loaded", lambda *_: Played(*self.commits))
+
+    def decode(self, records: Any, *_: Any) -> Any:
+        """In the place of the codec's pass."""
+        self.decoded.append(records)
+        if self.fails is not None:
+            raise self.fails
+        return MagicMock()
+
+    def run(self, folder: Path, of: View) -> None:
+        """Apply the batch in a flow that is begun anew, with this table."""
+        (folder / "metadata").write_text(json.dumps({"id": "q"}))
+        spec = FlowSpec("lake", {of.name: of}, {"t": (of.name,)}, {"t": of.table}, {}, {})
+        merger = Merger(MagicMock(), spec, folder, MagicMock(), MagicMock())
+        assert (merger._reader is None) == (of is ALONE)
+        if merger._reader is not None:
+            merger._reader = MagicMock()
+        merger(self.batch, 3)
+
+
+BEFORE = View.identity(table("orders", "id", id="int4", v="text"))
+AFTER = View.identity(table("orders", "id", id="int4", v="text", note="text"))
+ALONE = View.identity(table("orders", "id", id="int4", v="text", note="interval"))  # of a type that Spark does not read
+
+
+@pytest.mark.parametrize("after", [AFTER, ALONE], ids=["read natively", "read by the codec"])
+def test_a_batch_that_was_cut_between_its_passes_is_applied_as_a_whole_by_the_next_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, after: View
+) -> None:
+    """What was odd before ALTER TABLE is plain behind it, and was not among the plain records that were committed."""
+    lake = Lake(monkeypatch)
+    lake.odd, lake.fails = 1, ShapeUnknown("it has note besides", means="m", fix="f")
+    with pytest.raises(ShapeUnknown):
+        lake.run(tmp_path, BEFORE)
+    (cut,) = lake.commits
+    assert cut[BATCH] == "3" and WHOLE not in cut
+    assert lake.decoded[0] is not lake.batch, "the keys that have odd ones"
+    lake.fails = None
+    lake.run(tmp_path, after)
+    assert lake.decoded[1:] == [lake.batch]
+    assert lake.commits[1:] == [cut | {WHOLE: "true"}]
+    lake.run(tmp_path, after)
+    assert len(lake.decoded) == len(lake.commits) == 2, "now it is there"
+
+
+def test_a_batch_without_odd_records_is_one_commit_and_one_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lake = Lake(monkeypatch)
+    lake.run(tmp_path, BEFORE)
+    assert len(lake.commits) == 1 and lake.decoded == []
+    # Nobody could know in that commit that nothing would follow: a replay looks again, once.
+    for _ in range(2):
+        lake.run(tmp_path, AFTER)
+    assert lake.decoded == [lake.batch] and len(lake.commits) == 2
+
+
+def test_a_batch_in_two_passes_is_whole_with_the_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lake = Lake(monkeypatch)
+    lake.odd = 1
+    for _ in range(2):
+        lake.run(tmp_path, BEFORE)
+    assert [WHOLE in said for said in lake.commits] == [False, True]
+    assert len(lake.decoded) == 1

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +18,8 @@ from operations.push import feed, streams, told
 from operations.push.cursor import Cursor, parse_cursor
 from operations.push.feed import Ring
 from operations.push.lens import Lens
-from operations.push.walk import PAGE
+from operations.push.told import Changes
+from operations.push.walk import PAGE, Walk
 from sinks.contract import Held
 from sinks.redis.tail import Entry, Standing
 
@@ -164,3 +168,24 @@ def test_a_crowd_is_spared_by_the_garbage_collector_until_half_has_gone() -> Non
         assert gc.get_freeze_count() == 0
     finally:
         gc.unfreeze()
+
+
+def test_documents_whose_reading_was_cut_are_told_from_the_beginning_and_not_called_all() -> None:
+    """A generator that has raised says at the next look that it is at its end."""
+    cuts = [True, False]
+
+    def pages(_standing: Standing) -> Iterator[tuple[bytes, list[Held]]]:
+        yield b"5-0", [Held("1", 1, OPEN)]
+        if cuts.pop(0):
+            raise redis.ConnectionError("the server was restarted")
+        yield b"5-0", [Held("2", 1, OPEN)]
+
+    tail = SimpleNamespace(standing=lambda: Standing(1, MARK), newest=lambda _: b"5-0", pages=pages)
+    walk = Walk(cast(Any, tail), "v", Changes(Lens.of(None)))
+    names = list[str]()
+    while not walk.live:
+        try:
+            names += [one.name for one in walk.step()]
+        except redis.ConnectionError:
+            names.append("cut")
+    assert names == ["reset", "snapshot", "cut", "reset", "snapshot", "snapshot", "ready"]

@@ -143,3 +143,50 @@ def test_a_demoted_node_of_a_cluster_is_none_of_its_servers(monkeypatch: pytest.
     )
     monkeypatch.setattr(talk, "connect", lambda _login: nodes)
     assert RedisRowStore(StoreSettings("redis://r:1/0", "n:", "t", cluster=True)).server() == "B1 C1"
+
+
+def test_a_demoted_server_is_not_asked_over_the_connection_that_leads_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would say that nothing was restarted."""
+    said = [{"role": "slave", "run_id": "former"}, {"role": "master", "run_id": "new"}]
+    pool = SimpleNamespace(disconnect=lambda: said.pop(0))
+    client = SimpleNamespace(connection_pool=pool, info=lambda part: said[0])
+    monkeypatch.setattr(talk, "connect", lambda _login: client)
+    assert RedisRowStore(StoreSettings("redis://r:1/0", "n:", "t")).server() == "new"
+
+
+class Scanned:
+    """A server of ten members, two a piece, whose successor has hashed them in another order: as one that is restarted.
+
+    Args:
+        cut: after how many pieces the connection breaks, and the successor answers.
+    """
+
+    def __init__(self, cut: int) -> None:
+        self.members, self.left = [f"{number}".encode() for number in range(10)], cut
+
+    def piece(self, cursor: int) -> tuple[int, list[bytes]]:
+        if self.left == 0:
+            self.members = self.members[5:] + self.members[:5]
+            self.left = -1
+            raise redis.ConnectionError("Connection closed by server.")
+        self.left -= 1
+        following = cursor + 2
+        return (following if following < len(self.members) else 0), self.members[cursor:following]
+
+    def sscan(self, _key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        return self.piece(cursor)
+
+    def hscan(self, _key: str, cursor: int, count: int) -> tuple[int, dict[bytes, bytes]]:
+        following, found = self.piece(cursor)
+        return following, dict.fromkeys(found, b"7")
+
+
+@pytest.mark.parametrize("cut", range(6))
+def test_cursors_of_a_former_server_are_not_used_on_the_next(monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
+    server = Scanned(cut)
+    monkeypatch.setattr(talk, "connect", lambda _login: server)
+    store = RedisRowStore(StoreSettings("redis://r:1/0", "n:", "t"))
+    every = {str(number) for number in range(10)}
+    assert {member for piece in store.scan("i", 2) for member in piece} == every
+    server.left = cut
+    assert {member for piece in store.claimed(0, 2) for member in piece} == every

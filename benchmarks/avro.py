@@ -19,7 +19,7 @@ from cdc.log.registry import encoding_of
 from cdc.records.debezium_json import Decoder
 from cdc.view import View
 from deploy.local.stack import LocalStack
-from operations.catalogue import source_catalogue
+from operations.state.catalogue import source_catalogue
 
 COMMAND = "python -m benchmarks.run avro"
 TABLE = "public.flights"

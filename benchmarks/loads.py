@@ -19,8 +19,8 @@ from benchmarks.pipeline import Bench
 from benchmarks.results import Measurement
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import ElasticsearchSink
-from operations.catalogue import source_catalogue
 from operations.run.engine import Engine, open_engine
+from operations.state.catalogue import source_catalogue
 from spark.disk.checkpoint import committed_offsets
 
 CEILING_INDEX = "bench_ceiling"

@@ -14,7 +14,7 @@ from operations.freshness.answering import moving, open_living, strays
 from operations.gate import tables_of
 from operations.rowstore import reading_settings
 from operations.run.session import jars_of
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from sinks.configure import plain_config, sink_config
 from sinks.elasticsearch.rehearsal import of_others, refusals
 from sinks.factory import open_sink

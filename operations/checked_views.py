@@ -9,8 +9,8 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.gate import Say, tables_of, wrong_in_file, wrong_in_generations
-from operations.refusals import with_way_out
-from operations.state_folder import register_of
+from operations.run.refusals import with_way_out
+from operations.state.folder import register_of
 
 VIEWS = Check("views", "the views fit the tables", lambda site: ())
 GENERATIONS = Check("generations", "what the sinks were made of still fits the tables", lambda site: ())

@@ -25,9 +25,10 @@ from cdc.view import View
 from cdc.waits import waiting_for
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
-from operations.kept_shapes import known_shapes, with_gone
 from operations.opened import going_on
-from operations.state_folder import register_of, state_dir
+from operations.state.folder import register_of, state_dir
+from operations.state.frozen import with_gone
+from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
 

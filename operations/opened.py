@@ -15,10 +15,10 @@ from cdc.pipeline.sinks import Sink
 from cdc.resolve.views import resolve_views, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
-from operations.kept_shapes import known_to, read_frozen
-from operations.pausing import refuse_paused
 from operations.rowstore import row_store_settings
-from operations.state_folder import followed_timelines, numbered_state_dir
+from operations.state.folder import followed_timelines, numbered_state_dir
+from operations.state.frozen import known_to, read_frozen
+from operations.state.pausing import refuse_paused
 from sinks.rowstore.settings import StoreSettings
 from spark.disk.made_of import as_defined, define, keep_definition, proposed
 from spark.disk.state import Generation, Identity

@@ -25,15 +25,15 @@ from connectors.database.history import read_moment
 from connectors.drop import drop
 from connectors.postgres import connect
 from connectors.snapshot import wait_snapshot
-from operations.accepted import Text, hand_over, text_of
 from operations.apart import Apart
 from operations.edits.build import build
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost
 from operations.generations.retire import retire
-from operations.pausing import refuse_paused
 from operations.run.source_watch import forget, memory
-from operations.state_folder import numbered_state_dir, register_of, registers_of, state_dir
+from operations.state.accepted import Text, hand_over, text_of
+from operations.state.folder import numbered_state_dir, register_of, registers_of, state_dir
+from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 
 Say = Callable[[str], None]

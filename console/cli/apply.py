@@ -42,10 +42,10 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from connectors.snapshot import wait_snapshot
     from console.cli.show_action import Actions
     from console.cli.snapshot_bars import SnapshotView
-    from operations.accepted import hand_over, text_of
     from operations.edits.pending import let_go, pending, told
     from operations.gate import refuse_wrong_views
     from operations.schema.said import let_through
+    from operations.state.accepted import hand_over, text_of
 
     data = read_pipeline(file)
     pipeline = loads(data, str(file))

@@ -50,7 +50,7 @@ def command(
     from operations.freshness.note import forget_source_note
     from operations.generations.targets import drop_sink_state, sink_state
     from operations.run.source_watch import forget
-    from operations.state_folder import chosen_sinks, state_dir
+    from operations.state.folder import chosen_sinks, state_dir
 
     pipeline = load(file)
     state_dir(pipeline)  # what a newer Headwater keeps there is left to it

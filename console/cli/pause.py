@@ -34,7 +34,7 @@ def command(file: Path, sink: str, why: str | None, as_json: bool) -> None:
     not let go within a minute.
     """
     from cdc.pipeline import load
-    from operations.pausing import pause, resume_before
+    from operations.state.pausing import pause, resume_before
 
     pipeline = load(file)
     found, new = pause(pipeline, sink, why, lambda line: click.echo(line, err=True))

@@ -32,7 +32,7 @@ def command(file: Path, sink: str, number: int | None, force: bool, as_json: boo
     """
     from cdc.pipeline import load
     from operations.generations.promote import candidate, promote, refuse_far_behind
-    from operations.letter_counts import refuse_more_letters
+    from operations.state.letters import refuse_more_letters
 
     pipeline = load(file)
     entry = candidate(pipeline, sink, number, "ready", "previous", "living")

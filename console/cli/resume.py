@@ -29,7 +29,7 @@ def command(file: Path, sink: str, as_json: bool) -> None:
     Exit code 0: it is not paused (also if it never was); 1: an error.
     """
     from cdc.pipeline import load
-    from operations.pausing import resume
+    from operations.state.pausing import resume
 
     pipeline = load(file)
     ended = resume(pipeline, sink)

@@ -18,9 +18,9 @@ from console.cli.options import is_terminal, master_option, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
-    from operations.accepted import Text
     from operations.freshness.keeper import Keeper
     from operations.run.patience import Stop
+    from operations.state.accepted import Text
     from operations.supervise.wanted import Wanted
     from spark.running import Running
 
@@ -138,12 +138,12 @@ def _run(file: Path, wanted: Wanted) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
     from console.cli.flow_bars import FlowBars
     from console.log_lines import speaks_json
-    from operations.catalogue import source_catalogue
-    from operations.pausing import refuse_paused
     from operations.run.engine import open_engine
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
     from operations.schema.evolving import catch_up
+    from operations.state.catalogue import source_catalogue
+    from operations.state.pausing import refuse_paused
     from operations.status.caught_up import Goal
     from operations.supervise.loop import NOT_CAUGHT_UP, supervise
     from operations.supervise.parts import Parts
@@ -190,8 +190,8 @@ def _loaded(file: Path, wanted: Wanted) -> tuple[Pipeline, Text]:
     from cdc.pipeline import loads
     from cdc.pipeline.loading import read_pipeline
     from console.log_lines import belongs_to
-    from operations.accepted import text_of
     from operations.run.machines import with_master
+    from operations.state.accepted import text_of
 
     data = read_pipeline(file)
     pipeline = with_master(loads(data, str(file)), wanted.master)

@@ -143,7 +143,7 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
 
 def _behind(pipeline: Pipeline, sink: Mapping[str, Any], wait: float) -> str:
     """Why a sink was not seen to catch up, as far as its flows tell: what differs may only be late."""
-    from operations.state_folder import register_of
+    from operations.state.folder import register_of
 
     if sink["paused"]:
         return f"the sink is paused: what differs may only be late; `headwater resume FILE {sink['sink']}`"

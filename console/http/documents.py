@@ -17,11 +17,11 @@ from console.http.served import Served
 from operations.apart import Apart
 from operations.explain.hidden import without_values
 from operations.explain.report import explain_report
-from operations.last_verified import last_verified
 from operations.letters.listing import LIMIT, letter_report, letters_report
 from operations.letters.wanted import Wanted, moment
 from operations.plan import plan
 from operations.run.machines import alone
+from operations.state.verified import last_verified
 
 router = APIRouter()
 LONGEST = 500

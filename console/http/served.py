@@ -12,7 +12,7 @@ from operations.freshness.waits import Waits
 from operations.jobs.jobs import Jobs
 from operations.letters.writes import WriteLetters
 from operations.overview.watching import Watching
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.files import stamp
 
 

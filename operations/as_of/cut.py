@@ -40,8 +40,8 @@ from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import reads_of, refuse_early, refuse_unread, refuse_unread_moment
 from operations.as_of.seen import Frontier
-from operations.catalogue import source_catalogue
-from operations.history_place import STREAM, history_folder, history_sink, root_tables
+from operations.state.catalogue import source_catalogue
+from operations.state.history import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import BEGINS, CUT, SOURCE, bounds, gaps, holding, load_history
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import SinkRefused, TagExists, UnknownName
 from cdc.pipeline import Pipeline
 from cdc.records.history import quoted_by
-from operations.catalogue import source_catalogue
-from operations.history_place import history_sink, root_tables
+from operations.state.catalogue import source_catalogue
+from operations.state.history import history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import CUT, all_histories, tag, tags, untag
 

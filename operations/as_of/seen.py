@@ -16,7 +16,7 @@ from typing import Any
 
 from cdc.errors import DiskFull
 from cdc.log.ends import Offsets, reached
-from operations.history_place import FRONTIERS
+from operations.state.history import FRONTIERS
 from spark.disk.files import write_atomic
 
 # How many are kept, and how far apart: half an hour of asking again and again. One that comes sooner is left out, and

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cdc.pipeline import loads
-from operations.accepted import Text
+from operations.state.accepted import Text
 
 Say = Callable[[str], None]
 

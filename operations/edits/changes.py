@@ -10,7 +10,7 @@ from typing import Any
 from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import Part
 from operations.opened import named_tables
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.folder import chosen_sinks, register_of
 from spark.disk.made_of import as_defined, outdated
 
 # Parts of the file that a running process has been made with: Spark's session, connections, places in the log.

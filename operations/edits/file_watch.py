@@ -16,14 +16,14 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import pause_after
-from operations.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
 from operations.apart import Apart, Start, end_all
-from operations.catalogue import source_catalogue
 from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
-from operations.state_folder import register_of
+from operations.state.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import register_of
 from spark.disk.files import stamp
 
 if TYPE_CHECKING:

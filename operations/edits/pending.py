@@ -7,9 +7,9 @@ from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
-from operations.accepted import Running, living_run, read_running
 from operations.edits.changes import Changes, changes_between
-from operations.kept_shapes import read_evolution
+from operations.state.accepted import Running, living_run, read_running
+from operations.state.evolution import read_evolution
 
 
 def pending(pipeline: Pipeline) -> Changes | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state_folder import numbered_state_dir, state_dir
+from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
 Settings = Mapping[str, str | None]

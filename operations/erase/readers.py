@@ -14,10 +14,10 @@ from cdc.log.ends import Offsets, reached
 from cdc.resolve.views import resolve_views, view_tables
 from cdc.view import View
 from operations.erase.subject import Subject
-from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables, topics_read
-from operations.kept_shapes import known_to
 from operations.opened import Opened, going_on
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.frozen import known_to
+from operations.state.history import STREAM, history_folder, history_lease, history_sinks, root_tables, topics_read
 from sinks.rowstore.redis import RedisRowStore
 from spark.disk.applied import applied_offsets
 from spark.disk.register import Registered

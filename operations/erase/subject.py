@@ -15,8 +15,8 @@ from cdc.records.debezium_json import Decoder
 from cdc.resolve.versions import kept_versions
 from cdc.view import View
 from connectors.postgres import connect
-from operations.catalogue import captured_table, source_catalogue
 from operations.erase.spelling import spelled
+from operations.state.catalogue import captured_table, source_catalogue
 from operations.verify.newest_records import Asked
 from truth.one_document import expected_document
 

@@ -20,10 +20,10 @@ from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
 from operations.erase.subject import Subject
 from operations.erase.tables import Held, history_name, tables_of, warehouses
-from operations.history_place import history_folder, history_lease
-from operations.pausing import ERASURE, LET_GO_SECONDS, pause, paused, refuse_paused, resume
 from operations.run.session import open_spark
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.history import history_folder, history_lease
+from operations.state.pausing import ERASURE, LET_GO_SECONDS, pause, paused, refuse_paused, resume
 from sinks.iceberg.catalogue import catalog_name, find_table
 from spark.warehouse.brief import shortened
 from spark.warehouse.erasing import forget_rows, remove_left, rewrite

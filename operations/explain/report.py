@@ -23,12 +23,12 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under, place_of
-from operations.kept_shapes import known_to
 from operations.logged_events import logged
 from operations.no_key import no_key
 from operations.opened import Opened
 from operations.run.session import open_spark
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.frozen import known_to
 from sinks.rowstore.redis import RedisRowStore
 from spark.disk.made_of import as_defined
 from spark.join.explain import Explained, Row, Total, explain
@@ -154,7 +154,7 @@ def find_view(pipeline: Pipeline, sink: str, name: str | None, *, live: bool) ->
 def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
     """The sink's views, by the tables as they were seen last: that is how its rows are stored. Readers see a generation
     that may go on with tables as they were before."""
-    from operations.catalogue import remembered_catalogue, source_catalogue
+    from operations.state.catalogue import remembered_catalogue, source_catalogue
 
     generation = register_of(pipeline, sink).generation()
     if not live:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import IcebergSink, Pipeline, SearchSink
-from operations.kept_shapes import read_evolution
-from operations.pausing import rests
-from operations.state_folder import register_of
+from operations.state.evolution import read_evolution
+from operations.state.folder import register_of
+from operations.state.pausing import rests
 from sinks.configure import plain_config
 from sinks.contract import Sink
 from sinks.factory import open_sink

@@ -39,7 +39,7 @@ from operations.freshness.note import (
 from operations.freshness.place import FlowPlace, Place
 from operations.freshness.row_store import RowStoreMemory
 from operations.freshness.source_words import connector_words
-from operations.state_folder import chosen_sinks
+from operations.state.folder import chosen_sinks
 
 LOOK_SECONDS = 1.0
 CONNECTOR_SECONDS = 3.0

@@ -17,7 +17,7 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from operations.freshness.source_words import SourceWords
-from operations.state_folder import numbered_state_dir, state_dir
+from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_somehow
 
 FILE = "frontier.json"

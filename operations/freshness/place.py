@@ -18,10 +18,10 @@ from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.ledger import LedgerEntry
 from operations.deferred import Deferred
-from operations.loss_note import LossNote
 from operations.opened import named_tables
-from operations.pausing import rests
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.losses import LossNote
+from operations.state.pausing import rests
 from spark.disk.applied import applied_offsets
 from spark.disk.files import Stamp, stamp
 from spark.disk.made_of import as_defined

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from cdc.errors import HeadwaterError, SinkRefused
 from cdc.pipeline import Pipeline, SearchSink
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target

@@ -21,7 +21,7 @@ from pathlib import Path
 from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline
 from operations.opened import Opened
-from operations.state_folder import registers_of
+from operations.state.folder import registers_of
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target

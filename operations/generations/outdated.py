@@ -13,7 +13,7 @@ from connectors.tables.catalogue import read_catalogue
 from connectors.tables.partitions import estimated_rows
 from operations.generations.size import size_of
 from operations.opened import peek
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.made_of import outdated
 from spark.disk.state import Generation
 

@@ -11,8 +11,8 @@ from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
 from operations.generations.level import failed_flow, level
 from operations.generations.retire import retire
-from operations.pausing import Say, refuse_paused
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.folder import chosen_sinks, register_of
+from operations.state.pausing import Say, refuse_paused
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target

@@ -8,8 +8,8 @@ from cdc.errors import UnknownName
 from cdc.pipeline import Pipeline
 from operations.generations.level import level
 from operations.generations.promote import candidate
-from operations.pausing import pause_of
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.pausing import pause_of
 from spark.disk.made_of import outdated
 from spark.disk.register import Register
 

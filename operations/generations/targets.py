@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cdc.pipeline import Pipeline, SearchSink
-from operations.history_place import HISTORY, history_folder
 from operations.rowstore import row_store_settings
-from operations.state_folder import chosen_sinks, register_of, state_dir
+from operations.state.folder import chosen_sinks, register_of, state_dir
+from operations.state.history import HISTORY, history_folder
 from sinks.configure import plain_config
 from sinks.elasticsearch.queries import drop_queries
 from sinks.factory import open_target

@@ -24,7 +24,7 @@ from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from operations.jobs.job import Job, Verb, refuse_unfit, told
 from operations.jobs.work import work
-from operations.state_folder import chosen_sinks, numbered_state_dir, state_dir
+from operations.state.folder import chosen_sinks, numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 from spark.disk.lease import EXPIRES_SECONDS, RENEW_SECONDS
 from spark.disk.process import is_gone, is_me

@@ -18,9 +18,9 @@ from operations.apart import Apart
 from operations.generations.promote import candidate, promote, refuse_far_behind
 from operations.generations.retire import retire
 from operations.jobs.job import Job
-from operations.letter_counts import refuse_more_letters
 from operations.losses.steps import rebuild
-from operations.pausing import pause, refuse_paused, resume
+from operations.state.letters import refuse_more_letters
+from operations.state.pausing import pause, refuse_paused, resume
 
 Say = Callable[[str], None]
 # Between two looks at a process of its own.

@@ -11,11 +11,11 @@ from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
-from operations.catalogue import source_catalogue
 from operations.letters.judge import OpenBuild, judge
 from operations.letters.wanted import Wanted, table_of
 from operations.opened import Opened, peek
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import chosen_sinks, register_of
 
 Say = Callable[[str], None]
 

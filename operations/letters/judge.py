@@ -23,7 +23,7 @@ from cdc.records.change import Change, Op
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from sinks.contract import Target
 from sinks.rowstore import key_names
 from sinks.rowstore.redis import RedisRowStore

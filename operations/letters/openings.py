@@ -10,9 +10,9 @@ from cdc.catalogue import Catalogue
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.view import View
-from operations.catalogue import source_catalogue
 from operations.opened import Opened, peek
-from operations.state_folder import register_of
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import register_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,8 +22,8 @@ from operations.letters.found import FoundLetters, find_letters
 from operations.letters.openings import Openings
 from operations.letters.wanted import Wanted
 from operations.pace import Pace
-from operations.pausing import refuse_paused
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.folder import chosen_sinks, register_of
+from operations.state.pausing import refuse_paused
 
 # Keys written at once; for each page of a view of one table its whole topic is gone through.
 PAGE = 10_000

@@ -18,10 +18,10 @@ from cdc.letters.book import Book, Logged
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
-from operations.letter_counts import note_count
 from operations.letters.judge import judge
 from operations.opened import Opened
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.letters import note_count
 
 log = logging.getLogger(__name__)
 

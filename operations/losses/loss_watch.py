@@ -12,7 +12,7 @@ from typing import Protocol
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from sinks import contract
 from sinks.configure import plain_config
 from sinks.factory import open_target

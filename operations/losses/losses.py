@@ -21,10 +21,10 @@ from cdc.pipeline import Pipeline
 from cdc.polling import pause_after
 from cdc.wording import worded
 from operations.apart import Apart, Start, end_all
-from operations.loss_note import LossNote
 from operations.losses import steps
 from operations.losses.loss_watch import LossWatch
-from operations.state_folder import chosen_sinks, register_of, state_dir
+from operations.state.folder import chosen_sinks, register_of, state_dir
+from operations.state.losses import LossNote
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine

@@ -19,7 +19,7 @@ from cdc.pipeline import Pipeline
 from operations.metrics.families import counter, gauge, histogram
 from operations.metrics.matchers import standing_metrics
 from operations.metrics.webhooks import push_metrics
-from operations.state_folder import state_dir
+from operations.state.folder import state_dir
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
 from spark.disk.batches import PHASES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state_folder import registers_of
+from operations.state.folder import registers_of
 from spark.disk.made_of import outdated
 from spark.disk.register import Register, Registered
 

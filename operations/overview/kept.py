@@ -8,9 +8,9 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn, unpack
-from operations.last_verified import last_verified
-from operations.letter_counts import letter_counts
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.letters import letter_counts
+from operations.state.verified import last_verified
 from spark.disk.batches import KeptBatch, read_batches
 
 # Of each flow; what is older is of no use to who looks why it is slow now.

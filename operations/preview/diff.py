@@ -17,7 +17,7 @@ from operations.holding import Holding, holding
 from operations.opened import Opened
 from operations.preview.asked import SEED, Asked, keys_of, within
 from operations.preview.previewer import Made, Previewer, view_of
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.made_of import as_defined
 from truth.columns import as_read, with_singles
 from truth.expected import form_of

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
-from operations.pausing import rests
-from operations.state_folder import state_dir
+from operations.state.folder import state_dir
+from operations.state.pausing import rests
 from spark.disk.files import write_atomic
 
 # Whoever runs it writes the note about every second; an older one is of a process that is gone.

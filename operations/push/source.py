@@ -11,7 +11,7 @@ from cdc.pipeline import Pipeline, RedisSink
 from operations.generations.targets import views_of_file
 from operations.push.cursor import Cursor
 from operations.push.follows import Follows
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from sinks.configure import plain_config
 from sinks.redis.client import ERRORS, Client, connect, is_passing, reason_of
 from sinks.redis.hooks import Hooks, Refused, drop_letters, read_letters

@@ -14,8 +14,8 @@ from cdc.errors import QueryRefused, SinkRefused
 from cdc.history_names import HISTORY, VERSIONS
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.records.history import OURS, versions_sql
-from operations.history_place import STREAM, history_folder, keeps_history, root_tables
 from operations.query.tables import Held, Name, held_at
+from operations.state.history import STREAM, history_folder, keeps_history, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import key_of, load_history
 from spark.disk.applied import applied_offsets

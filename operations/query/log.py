@@ -16,17 +16,17 @@ from cdc.token import WriteToken
 from cdc.view import View
 from connectors.debezium import marker_topic
 from connectors.marker import last_attempt
-from operations.catalogue import remembered_catalogue, source_catalogue
 from operations.freshness.log import SourceLog
 from operations.freshness.wait import Wait, judge
-from operations.kept_shapes import known_to, read_frozen
 from operations.opened import Opened, peek
 from operations.query.answer import Told
 from operations.query.as_of import AsOf, Ends, committed, read_ends
 from operations.query.histories import Past
 from operations.query.tables import Held
 from operations.query.tail import read_tail, refuse_unfit, spec_of
-from operations.state_folder import register_of
+from operations.state.catalogue import remembered_catalogue, source_catalogue
+from operations.state.folder import register_of
+from operations.state.frozen import known_to, read_frozen
 from spark.disk.applied import applied_offsets
 from spark.disk.state import rebuild_command
 

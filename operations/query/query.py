@@ -15,7 +15,6 @@ from cdc.catalogue import Table
 from cdc.errors import ConfigError, QueryRefused, ShapeUnknown
 from cdc.pipeline import Pipeline
 from cdc.token import WriteToken
-from operations.history_place import history_sinks
 from operations.query.answer import Answer, Told
 from operations.query.as_of import together
 from operations.query.duck import Duck, quoted, scan_of
@@ -24,6 +23,7 @@ from operations.query.log import LogSide, opened_views
 from operations.query.statement import Statement, checked
 from operations.query.tables import Name, chosen, held, is_local, names, view_names, warehouses, whole
 from operations.query.uniting import GONE, WINS, key_columns, united
+from operations.state.history import history_sinks
 from sinks.iceberg.storage import location
 
 LIMIT, SECONDS = 1_000, 60.0

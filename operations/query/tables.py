@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cdc.errors import QueryRefused, QueryTooLarge, SinkRefused
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.query.statement import Named
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.folder import chosen_sinks, register_of
 from sinks.iceberg import catalogue as iceberg
 from spark.disk.applied import applied_offsets, furthest
 from spark.warehouse.marks import OFFSETS

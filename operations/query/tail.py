@@ -18,10 +18,10 @@ from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.table_key import TableKey
 from cdc.view import View
-from operations.kept_shapes import Frozen
 from operations.query.tables import Held
 from operations.query.uniting import Standing, tail_table
 from operations.run.fits import fits_of
+from operations.state.frozen import Frozen
 from spark.reading.entries import EntryDecoder
 from spark.reading.record import batch_of
 from spark.reading.spec import FlowSpec

@@ -9,8 +9,8 @@ from cdc.errors import KafkaError, SinkUnavailable, StateError
 from cdc.log.ends import LogEnds, removed
 from cdc.pipeline import Pipeline
 from operations.generations.retire import retire
-from operations.pausing import Say
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.pausing import Say
 from sinks.configure import plain_config
 from sinks.factory import open_target
 from spark.disk.checkpoint import committed_offsets

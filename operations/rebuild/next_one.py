@@ -10,11 +10,11 @@ from pathlib import Path
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.generations.retire import retire
-from operations.kept_shapes import read_frozen
-from operations.pausing import Say
 from operations.rebuild.rebuild import Rebuild
 from operations.run.flow_lines import lines
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.frozen import read_frozen
+from operations.state.pausing import Say
 from spark.disk.made_of import outdated
 
 

@@ -14,17 +14,17 @@ from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, ShapeUnknown, StateError
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
-from operations.catalogue import source_catalogue
 from operations.generations.found import adopt
 from operations.generations.outdated import FILLED, read_filled
 from operations.generations.promote import promote
 from operations.generations.retire import retire
-from operations.pausing import Say, refuse_paused
 from operations.rebuild.chosen import Chosen
 from operations.rebuild.compared import compare, judged
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import chosen_sinks, register_of
+from operations.state.pausing import Say, refuse_paused
 from operations.status.caught_up import Goal
 from sinks.factory import open_sink
 from spark.disk.files import write_atomic

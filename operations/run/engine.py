@@ -15,16 +15,16 @@ from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
 from cdc.journal import Line, after, telling
 from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
-from operations.catalogue import source_catalogue
 from operations.generations.promote import LEVEL_SECONDS, promote
 from operations.opened import Opened, accept, open_generation
-from operations.pausing import Pause, Say, paused_sinks
-from operations.refusals import Refusals
 from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
 from operations.run.histories import Histories
+from operations.run.refusals import Refusals
 from operations.run.session import Sessions
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import chosen_sinks, register_of
+from operations.state.pausing import Pause, Say, paused_sinks
 from spark.disk.made_of import outdated
 from spark.flow import Flow
 from spark.machine.cluster import ended, is_local

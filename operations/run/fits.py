@@ -11,7 +11,7 @@ from cdc.records.debezium_json import Fit
 from cdc.shapes import Shape, Shapes
 from cdc.types import supported
 from cdc.used import used_columns
-from operations.kept_shapes import Frozen
+from operations.state.frozen import Frozen
 from spark.reading.spec import FlowSpec
 
 
@@ -42,7 +42,7 @@ def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: boo
 def read_since(spec: FlowSpec, shapes: Shapes) -> dict[str, Table]:
     """The tables of a flow, each with the place in the log at which it was last read again for the flow's views.
 
-    ``Table.since`` counts what nobody needed as well: such values are owed (``operations.kept_shapes.owe``), and no
+    ``Table.since`` counts what nobody needed as well: such values are owed (``operations.state.shapes.owe``), and no
     newer record of a row follows. A record that is given up for them would be lost without a word. Pure.
 
     Args:

@@ -20,10 +20,11 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
 from operations.generations.elsewhere import refuse_elsewhere
-from operations.kept_shapes import known_shapes, known_to, read_frozen
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
 from operations.run.fits import fits_of, read_since
+from operations.state.frozen import known_to, read_frozen
+from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name

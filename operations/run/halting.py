@@ -20,9 +20,9 @@ from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
 from connectors.marker_watch import MarkerWatch
 from connectors.tablewatch import TableWatch
-from operations.catalogue import source_catalogue
-from operations.kept_keys import kept_keys
-from operations.kept_shapes import with_gone
+from operations.state.catalogue import source_catalogue
+from operations.state.frozen import with_gone
+from operations.state.keys import kept_keys
 
 if TYPE_CHECKING:
     from operations.opened import Opened

@@ -10,8 +10,8 @@ from cdc.catalogue import Catalogue
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
-from operations.history_place import history_sinks, root_tables
 from operations.run.history import OpenedHistory, history_flow, open_history
+from operations.state.history import history_sinks, root_tables
 from spark.runner import Runner
 
 # Between two attempts to take one that could not be taken.

@@ -22,8 +22,10 @@ from cdc.same_key import key_from, key_parts, same_key
 from cdc.shapes import Shapes
 from cdc.types import supported
 from cdc.view import View
-from operations.catalogue import source_catalogue
-from operations.history_place import (
+from operations.run.flows import reading
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import numbered_state_dir
+from operations.state.history import (
     FRONTIERS,
     STREAM,
     history_folder,
@@ -31,10 +33,8 @@ from operations.history_place import (
     root_tables,
     topics_read,
 )
-from operations.kept_shapes import known_shapes
-from operations.pausing import refuse_paused
-from operations.run.flows import reading
-from operations.state_folder import numbered_state_dir
+from operations.state.pausing import refuse_paused
+from operations.state.shapes import known_shapes
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import has_key, put_aside
 from spark.disk.checkpoint import forget_topics

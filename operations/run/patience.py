@@ -15,7 +15,7 @@ from typing import TypeVar
 from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.folder import chosen_sinks, register_of
 from spark.disk.files import disk_full
 from spark.disk.process import signature
 from spark.disk.status import FlowStatus

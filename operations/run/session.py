@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from operations.run.machines import check_machines
-from operations.state_folder import state_dir
+from operations.state.folder import state_dir
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
 from spark.machine.jars import require_s3

@@ -19,11 +19,11 @@ from connectors.promotion import follow
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
-from operations.kept_keys import kept_keys
 from operations.run.owner import owner_refused
 from operations.run.wal_watch import WalWatch, with_reason
-from operations.state_folder import state_dir
-from operations.wal import forget_wal
+from operations.state.folder import state_dir
+from operations.state.keys import kept_keys
+from operations.state.wal import forget_wal
 from spark.disk.files import write_atomic
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.

@@ -16,7 +16,7 @@ from connectors.source_gaps import FIRST_AGAIN, READ_AGAIN
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
 from connectors.wal.release import Released, in_first_snapshot, release
-from operations.wal import judged, note_release, read_release, read_window, release_words, write_window
+from operations.state.wal import judged, note_release, read_release, read_window, release_words, write_window
 
 # One look over the limit may be a bulk load that the connector is about to have read; as many as these, one after the
 # other, are not.

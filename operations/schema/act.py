@@ -15,7 +15,6 @@ from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import Shape
 from cdc.used import used_columns
-from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.opened import going_on
 from operations.schema.after import after, resolved
 from operations.schema.case import Case
@@ -23,7 +22,10 @@ from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
 from operations.schema.mapped import note_mapped, read_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
-from operations.state_folder import register_of
+from operations.state.evolution import Evolution, Todo
+from operations.state.folder import register_of
+from operations.state.frozen import freeze, known_to, read_frozen, thaw
+from operations.state.shapes import owe
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 

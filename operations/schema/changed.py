@@ -10,9 +10,9 @@ from cdc.catalogue import Table
 from cdc.pipeline import Pipeline
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
-from operations.kept_shapes import Evolution, Todo
 from operations.schema.case import Case
 from operations.schema.decide import ALL_ROWS, Verdict, combined, other_key
+from operations.state.evolution import Evolution, Todo
 from spark.disk.state import Generation
 
 NOTHING_SHOWN = "nothing that documents show"

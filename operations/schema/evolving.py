@@ -24,17 +24,6 @@ from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.apart import Apart, Start
-from operations.kept_shapes import (
-    Evolution,
-    Todo,
-    known_to,
-    read_allowed,
-    read_evolution,
-    read_frozen,
-    read_owed,
-    remember_shapes,
-    write_evolution,
-)
 from operations.opened import with_table, without_absent
 from operations.rebuild.next_one import build_next
 from operations.run.machines import with_master
@@ -44,7 +33,10 @@ from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.stopped import is_former, still_to_do, with_standing
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Work
-from operations.state_folder import chosen_sinks, register_of
+from operations.state.evolution import Evolution, Todo, read_allowed, read_evolution, write_evolution
+from operations.state.folder import chosen_sinks, register_of
+from operations.state.frozen import known_to, read_frozen
+from operations.state.shapes import read_owed, remember_shapes
 from spark.disk.made_of import add_table, note_taken_up
 
 if TYPE_CHECKING:

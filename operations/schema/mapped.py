@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
-from operations.kept_shapes import MEND
+from operations.state.evolution import MEND
 from sinks.elasticsearch.mapping import merge
 from spark.disk.files import write_atomic
 from spark.disk.state import Generation

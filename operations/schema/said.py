@@ -16,21 +16,14 @@ from connectors.postgres import Connection, connect
 from connectors.tables.partitions import estimated_rows
 from connectors.tables.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost
-from operations.kept_shapes import (
-    Evolution,
-    allow,
-    has_evolution,
-    known_shapes,
-    read_evolution,
-    remember_shapes,
-    write_evolution,
-)
 from operations.schema.act import cases, changed_tables
 from operations.schema.case import Case
 from operations.schema.changed import in_words
 from operations.schema.decide import Verdict, together
 from operations.schema.statements import controls_transaction, statements, unframed
-from operations.state_folder import numbered_state_dir
+from operations.state.evolution import Evolution, allow, has_evolution, read_evolution, write_evolution
+from operations.state.folder import numbered_state_dir
+from operations.state.shapes import known_shapes, remember_shapes
 
 ROLLED_BACK = "it was tried out in a transaction that was rolled back; nothing was changed"
 

@@ -10,7 +10,8 @@ from typing import Literal
 from cdc.errors import HeadwaterError, SinkUnavailable, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
-from operations.kept_shapes import Todo, forget_asked, known_shapes, owe, read_asked, write_asked
+from operations.state.evolution import Todo, forget_asked, read_asked, write_asked
+from operations.state.shapes import known_shapes, owe
 
 Say = Callable[[str], None]
 # How often it is told how far reading again is.
@@ -173,7 +174,7 @@ def show(say: Say, pipeline: Pipeline, sink: str, number: int, view: str) -> Non
     Raises:
         SinkUnavailable: its flow has not made it yet, or its server does not answer (transient).
     """
-    from operations.state_folder import register_of
+    from operations.state.folder import register_of
     from sinks.configure import plain_config
     from sinks.factory import open_target
     from spark.disk.made_of import as_defined

@@ -9,10 +9,11 @@ from cdc.catalogue import Table
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import topics_of
 from cdc.wording import split, worded
-from operations.kept_shapes import Todo, freeze, read_frozen
 from operations.schema.case import Case
 from operations.schema.decide import Verdict
-from operations.state_folder import register_of
+from operations.state.evolution import Todo
+from operations.state.folder import register_of
+from operations.state.frozen import freeze, read_frozen
 from spark.disk.state import Generation
 
 if TYPE_CHECKING:

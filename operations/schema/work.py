@@ -15,8 +15,8 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.polling import pause_after
 from operations.apart import Apart, Start, end_all
-from operations.kept_shapes import write_progress
 from operations.schema.steps import Step
+from operations.state.evolution import write_progress
 
 # Pauses between two attempts at a step: a server that is away is asked again soon, one that refuses now and then.
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0

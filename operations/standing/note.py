@@ -10,8 +10,8 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.pausing import rests
-from operations.state_folder import state_dir
+from operations.state.folder import state_dir
+from operations.state.pausing import rests
 from spark.disk.files import write_atomic
 
 # A matcher notes every two seconds, while a request takes longer now and then; an older note is of one that is gone.

@@ -12,7 +12,7 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import saved_name
 from operations.push.source import Place, place_of
 from operations.standing.refusals import refusals
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from sinks.configure import plain_config
 from sinks.elasticsearch import generations
 from sinks.elasticsearch.client import connect as connect_search

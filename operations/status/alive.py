@@ -20,9 +20,9 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         pipeline: the loaded file.
         only: these sinks; all if empty.
     """
-    from operations.loss_note import LossNote
-    from operations.pausing import rests
-    from operations.state_folder import chosen_sinks, register_of
+    from operations.state.folder import chosen_sinks, register_of
+    from operations.state.losses import LossNote
+    from operations.state.pausing import rests
     from operations.status.facts import judged
     from spark.disk.status import state_of
 

@@ -9,7 +9,7 @@ from typing import Any
 from cdc.pipeline import Pipeline
 from cdc.shapes import RETYPED
 from cdc.wording import split
-from operations.kept_shapes import Progress, Todo, read_evolution, read_progress
+from operations.state.evolution import Progress, Todo, read_evolution, read_progress
 
 
 def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any]]:

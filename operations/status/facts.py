@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc.pipeline import IcebergSink, Pipeline
-from operations.accepted import runs_without
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
-from operations.letter_counts import letter_counts
-from operations.loss_note import LossNote
-from operations.pausing import pause_of
+from operations.state.accepted import runs_without
+from operations.state.letters import letter_counts
+from operations.state.losses import LossNote
+from operations.state.pausing import pause_of
 from operations.status.evolving import evolving, line
 from operations.status.judgement import (
     FlowFacts,
@@ -111,7 +111,7 @@ def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any]
         ConfigError: a name that the pipeline file does not have (terminal).
         StateError: what is in the state folder can't be read.
     """
-    from operations.state_folder import chosen_sinks
+    from operations.state.folder import chosen_sinks
 
     now, note = time.time(), read_source_note(pipeline)
     limit = limit_of(pipeline.source.heartbeat_seconds)
@@ -157,7 +157,7 @@ def _trigger(pipeline: Pipeline, sink: str) -> float:
 
 
 def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkReport:
-    from operations.state_folder import register_of
+    from operations.state.folder import register_of
 
     register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
     living = register.living()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from operations.last_verified import verified_generations
+from operations.state.verified import verified_generations
 from operations.status.sinks import generation_status
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """The shape of ``--json``."""
     from cdc.log.ends import LogEnds
-    from operations.state_folder import chosen_sinks, register_of
+    from operations.state.folder import chosen_sinks, register_of
     from spark.disk.made_of import outdated
 
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.history_place import history_folder, history_lease, keeps_history
+from operations.state.history import history_folder, history_lease, keeps_history
 from spark.disk.lease import Lease
 from spark.disk.refused import refused as why_refused
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
-from operations.accepted import file_status
-from operations.history_place import STREAM
-from operations.loss_note import LossNote
-from operations.pausing import Pause, pause_of, resume_before
 from operations.push.health import push_report
 from operations.standing.note import standing_report
+from operations.state.accepted import file_status
+from operations.state.history import STREAM
+from operations.state.losses import LossNote
+from operations.state.pausing import Pause, pause_of, resume_before
 from operations.status.evolving import evolving
 from operations.status.facts import FlowReport, Report, SinkReport, judged
 from operations.status.history import HistoryFolder, history_of, history_status
@@ -32,7 +32,7 @@ STATES = ("paused", "rebuilding", "failed", "retrying", "dead", "stopped", "star
 def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any]:
     """The status as plain data; the shape of ``--json``."""
     from cdc.log.ends import LogEnds
-    from operations.state_folder import chosen_sinks
+    from operations.state.folder import chosen_sinks
 
     asked = SourceState(pipeline)
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
@@ -103,7 +103,7 @@ def _age(now: float, as_of: float | None) -> float | None:
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     """A sink is as its living generation; the others are listed below it."""
-    from operations.state_folder import register_of
+    from operations.state.folder import register_of
 
     register = register_of(pipeline, name)
     entries = register.entries()

@@ -23,7 +23,7 @@ from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
 from connectors.wal.pins import Pin
 from operations.freshness.source_words import connector_words
-from operations.wal import judged, read_release, release_words
+from operations.state.wal import judged, read_release, release_words
 
 # `status` answers at once, whoever does not.
 PATIENCE_SECONDS = 2.5

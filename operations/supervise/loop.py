@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cdc.errors import StateError
-from operations.pausing import Say, refuse_paused
+from operations.state.pausing import Say, refuse_paused
 from operations.status.caught_up import Goal
 from operations.supervise.parts import Parts
 from operations.supervise.wanted import Wanted

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from cdc.errors import DiskFull
 from cdc.journal import after
-from operations.accepted import Text
 from operations.edits.file_watch import FileWatch
 from operations.letters.watch import LetterWatch
 from operations.losses.losses import Losses
-from operations.pausing import Say, paused_lines
 from operations.push.webhooks import Webhooks
 from operations.run.engine import Engine, warn_outdated
 from operations.run.halting import Halting
@@ -22,6 +20,8 @@ from operations.run.source_watch import SourceWatch
 from operations.schema.evolving import Evolving
 from operations.standing.sending import sending_of
 from operations.standing.watch import matching
+from operations.state.accepted import Text
+from operations.state.pausing import Say, paused_lines
 from operations.supervise.wanted import Wanted
 from spark.running import Running
 

@@ -26,14 +26,14 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
-from operations.catalogue import captured_table, remembered_catalogue, source_catalogue
 from operations.held import held_under, place_of
 from operations.holding import with_later
-from operations.kept_shapes import known_to
 from operations.no_key import no_key
 from operations.opened import Opened, going_on
 from operations.preview.asked import near_keys
-from operations.state_folder import register_of
+from operations.state.catalogue import captured_table, remembered_catalogue, source_catalogue
+from operations.state.folder import register_of
+from operations.state.frozen import known_to
 from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
 from spark.disk.applied import applied_offsets

@@ -15,7 +15,7 @@ from typing import Any
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.metrics.audit import Totals, metrics, views_of
-from operations.state_folder import state_dir
+from operations.state.folder import state_dir
 from operations.verify.report import verified
 from operations.verify.verifier import Asked
 from spark.disk.files import write_atomic

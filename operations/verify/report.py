@@ -48,8 +48,8 @@ def verified(
     on_pause: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """As ``verify_report``, by a ``operations.verify.verifier.Asked``; ``on_pause`` is called while it waits."""
-    from operations.catalogue import source_catalogue
-    from operations.last_verified import note_verified
+    from operations.state.catalogue import source_catalogue
+    from operations.state.verified import note_verified
     from operations.verify.verifier import Verifier
 
     started = time.monotonic()

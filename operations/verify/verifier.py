@@ -22,9 +22,9 @@ from operations.holding import holding
 from operations.logged_events import logged
 from operations.opened import Opened, peek
 from operations.pace import Pace
-from operations.pausing import paused_sinks, refuse_paused
 from operations.run.session import open_spark
-from operations.state_folder import registers_of, state_dir
+from operations.state.folder import registers_of, state_dir
+from operations.state.pausing import paused_sinks, refuse_paused
 from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count

@@ -14,7 +14,7 @@ from redis import Redis, RedisError
 
 from cdc.errors import StackError
 from deploy.local.process import Record
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.lease import EXPIRES_SECONDS
 from tests.chaos.runner import Runner, send
 from tests.chaos.steps import RUNNER, Step

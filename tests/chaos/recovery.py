@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from cdc.errors import HeadwaterError
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.status import FlowStatus, state_of
 from tests.chaos.runner import Runner
 from tests.chaos.world import TABLES, World

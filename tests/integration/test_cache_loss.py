@@ -18,7 +18,7 @@ from deploy.local.endpoints import Endpoints
 from operations.apart import Apart
 from operations.losses import losses as module
 from operations.losses.losses import Losses
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.status.sinks import _sink
 from sinks.configure import plain_config
 from sinks.contract import Item

@@ -13,7 +13,7 @@ from cdc.pipeline import Pipeline, loads
 from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.run.engine import finish_promotion
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.status.generations import generations_report
 from sinks.configure import plain_config
 from sinks.factory import open_sink

@@ -22,8 +22,8 @@ from connectors.database.lost import note_whole
 from connectors.names import Names
 from connectors.postgres import connect
 from operations.as_of import seen
-from operations.history_place import STREAM, history_folder
 from operations.query.query import Queries
+from operations.state.history import STREAM, history_folder
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.history import gaps, load_history
 from spark.disk.checkpoint import committed_offsets, rewind

@@ -12,9 +12,9 @@ import pytest
 
 from cdc.pipeline import load
 from cdc.token import History, WriteToken
-from operations.letter_counts import letter_counts
 from operations.letters.waiting import RejectedWrites
 from operations.letters.writes import verdict
+from operations.state.letters import letter_counts
 from tests.support.lettered import LONG, Lettered
 from tests.support.servers import servers
 

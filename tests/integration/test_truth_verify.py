@@ -19,7 +19,7 @@ from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views
 from operations.held import held_under
 from operations.opened import Opened
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.verify.report import verified, verify_report
 from operations.verify.verifier import Asked
 from sinks.configure import sink_config

@@ -25,8 +25,8 @@ from connectors.wal.look import look
 from connectors.wal.release import release
 from operations.run import source_watch
 from operations.run.source_watch import SourceWatch
+from operations.state.wal import judged, read_release
 from operations.status.source import SourceState, line
-from operations.wal import judged, read_release
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 
 
 class Builds:

@@ -15,10 +15,10 @@ from elasticsearch import Elasticsearch
 from redis import Redis
 
 from cdc.pipeline import Pipeline, load
-from operations.catalogue import source_catalogue
 from operations.holding import Holding, Holds, holding
 from operations.opened import peek
-from operations.state_folder import register_of
+from operations.state.catalogue import source_catalogue
+from operations.state.folder import register_of
 from sinks.iceberg.catalogue import catalog_name
 from tests.support.scenario import Scenario
 

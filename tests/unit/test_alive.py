@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cdc.pipeline import load
 from console.cli.main import cli
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.status.alive import ailments
 from spark.disk.status import FlowStatus
 

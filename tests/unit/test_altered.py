@@ -16,8 +16,9 @@ from cdc.records.former import Former
 from cdc.shapes import Shape
 from cdc.view import View
 from operations.explain.report import find_view
-from operations.kept_shapes import Frozen, freeze, remember_shapes
-from operations.state_folder import register_of, state_dir
+from operations.state.folder import register_of, state_dir
+from operations.state.frozen import Frozen, freeze
+from operations.state.shapes import remember_shapes
 from operations.trace.report import _catalogue
 from truth.altered import refuse_altered, stored
 from truth.expected import digests, expected

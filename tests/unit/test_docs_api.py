@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operations.overview.kept import _told, kept_report
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.trace import report as traced
 from spark.disk.batches import KeptBatch
 from tests.support.watched import NOWHERE, World, status, world

@@ -52,7 +52,7 @@ from operations.query.duck import Rows
 from operations.query.tables import Held, Name
 from operations.query.tail import Tail
 from operations.standing.note import MatcherNote
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.status.facts import judged
 from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.sinks import STATES, _flow, _flow_judged, _sink, source_judged, status_report, with_judgement

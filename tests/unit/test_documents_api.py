@@ -21,8 +21,8 @@ from operations.explain.hidden import without_values
 from operations.jobs.job import Job, refuse_unfit
 from operations.jobs.jobs import Jobs
 from operations.jobs.work import drop_letters_step, replay_step
-from operations.last_verified import last_verified, note_verified, verified_generations
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.verified import last_verified, note_verified, verified_generations
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
 from operations.verify.work_folder import LOCK

@@ -23,7 +23,7 @@ from operations.generations.elsewhere import (
 )
 from operations.generations.found import Found, adopt, judge
 from operations.generations.promote import promote
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Registered, Stage
 

@@ -13,7 +13,11 @@ import pytest
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline, loads
-from operations.accepted import (
+from operations.edits import file_watch
+from operations.edits.changes import changes_between
+from operations.edits.file_watch import FileWatch
+from operations.edits.pending import pending
+from operations.state.accepted import (
     Text,
     accepted_path,
     file_status,
@@ -25,11 +29,7 @@ from operations.accepted import (
     text_of,
     this_process,
 )
-from operations.edits import file_watch
-from operations.edits.changes import changes_between
-from operations.edits.file_watch import FileWatch
-from operations.edits.pending import pending
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.made_of import define
 
 FILE = """\

@@ -15,11 +15,12 @@ from cdc.pipeline import loads
 from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes
 from cdc.view import View
-from operations.kept_shapes import Frozen, remember_shapes
 from operations.opened import Opened
 from operations.run.fits import fits_of, read_since
 from operations.run.flows import spec_of
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.frozen import Frozen
+from operations.state.shapes import remember_shapes
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
 CODE = Column("code", "text", "text", ordinal=2)

@@ -16,7 +16,7 @@ from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline, load
 from cdc.pipeline.definition import defined_as, definition_of
 from console.cli.main import cli
-from operations.state_folder import NUMBER, numbered_state_dir, register_of, state_dir
+from operations.state.folder import NUMBER, numbered_state_dir, register_of, state_dir
 
 FILE = """
 version: 1

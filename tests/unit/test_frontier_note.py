@@ -30,7 +30,7 @@ from operations.freshness.note import (
 )
 from operations.freshness.place import FlowPlace
 from operations.freshness.source_words import connector_words
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.status import FlowStatus
 from tests.support.growing_log import GrowingLog
 from tests.unit.test_alive import FILE

@@ -16,7 +16,7 @@ from cdc.resolve.views import resolve_views
 from operations import gate
 from operations import opened as opening
 from operations.generations.outdated import needed
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.made_of import define
 
 TEXT = """\

@@ -13,8 +13,8 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
 from operations import gate, opened
-from operations.kept_shapes import with_gone
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.frozen import with_gone
 from spark.disk.made_of import forget_taken_up, note_taken_up, taken_up
 
 TEXT = """\

@@ -28,8 +28,8 @@ from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import Reads, reads_of, refuse_early, refuse_unread, refuse_unread_moment
-from operations.history_place import root_tables, topics_read
 from operations.run import history as run_history
+from operations.state.history import root_tables, topics_read
 from sinks.iceberg import catalogue as iceberg
 from spark.log_gaps import write_unread
 from spark.unread import Mark, Unread
@@ -328,7 +328,7 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_topics_that_were_read_go_on_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a schema that is captured whole one table was dropped: Spark took that for a loss of data, for ever."""
     bound = dict.fromkeys(("public.kept", "public.dropped", "public.left_out"), "id")
-    monkeypatch.setattr("operations.history_place.history_folder", lambda *_: tmp_path)
+    monkeypatch.setattr("operations.state.history.history_folder", lambda *_: tmp_path)
     assert topics_read(pipeline(), "w") == frozenset()
     (tmp_path / "identity.json").write_text(json.dumps({"topic_ids": bound}))
     kept, dropped, left_out, old = (Table("public", name, ()) for name in ("kept", "dropped", "left_out", "old"))

@@ -22,9 +22,9 @@ from operations.freshness.note import FlowNote, SinkNote, SourceNote, write_sink
 from operations.freshness.place import Place
 from operations.freshness.waits import Waits
 from operations.letters.writes import WriteLetters
-from operations.loss_note import LossNote
-from operations.pausing import pause, resume
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.losses import LossNote
+from operations.state.pausing import pause, resume
 from operations.status.alive import ailments
 from operations.status.facts import judged, sink_limit
 from spark.disk.status import FlowStatus

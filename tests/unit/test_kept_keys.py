@@ -21,9 +21,9 @@ from connectors.changed import complete_keys
 from connectors.database.sightings import Seen, Sighting
 from connectors.names import Names
 from connectors.tablewatch import TableWatch
-from operations.kept_keys import kept_keys
-from operations.kept_shapes import Evolution, write_evolution
 from operations.run.source_watch import SourceWatch
+from operations.state.evolution import Evolution, write_evolution
+from operations.state.keys import kept_keys
 from tests.unit.test_source_watch import TEXT
 
 ORDERS = "public.orders"

@@ -21,10 +21,10 @@ from cdc.pipeline import Pipeline, loads
 from cdc.view import View
 from connectors.topics import dead_letter_topic
 from operations.edits.changes import changes_between
-from operations.letter_counts import Count, letter_counts, note_count, refuse_more_letters
 from operations.letters import judge as module
 from operations.letters.wanted import Wanted, moment, table_of
 from operations.letters.watch import LetterWatch
+from operations.state.letters import Count, letter_counts, note_count, refuse_more_letters
 from sinks.contract import Held
 from spark.reading.entries import EntryDecoder
 from spark.reading.spec import FlowSpec

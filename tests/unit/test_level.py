@@ -15,7 +15,7 @@ from cdc.pipeline import loads
 from operations.generations import promote
 from operations.generations.level import level
 from operations.generations.promote import _caught_up, _level
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Register
 from spark.disk.state import Generation, Identity

@@ -17,7 +17,7 @@ from operations.apart import Apart
 from operations.losses import losses as module
 from operations.losses.loss_watch import LossWatch
 from operations.losses.losses import Losses, next_step
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.status.alive import ailments
 from operations.status.facts import judged
 from operations.status.sinks import _sink

@@ -29,7 +29,7 @@ from operations.metrics.audit import Totals
 from operations.metrics.audit import metrics as audit_metrics
 from operations.metrics.pipelines import metrics
 from operations.push.health import Health, write_note
-from operations.state_folder import register_of, state_dir
+from operations.state.folder import register_of, state_dir
 from operations.status.judgement import JUDGEMENTS
 from spark.disk.status import BATCH_SECONDS, FlowStatus
 from tests.unit.test_alive import FILE

@@ -20,7 +20,7 @@ from cdc.polling import poll
 from operations.jobs import jobs as module
 from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
-from operations.loss_note import LossNote
+from operations.state.losses import LossNote
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import host_name, is_here, place, signature
 from spark.disk.status import BUSY_SECONDS, FlowStatus, state_of

@@ -23,8 +23,8 @@ from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
 from operations.overview.history import EVERY_SECONDS, HOUR, History, Sample, sample_of
 from operations.overview.watching import Seen
-from operations.pausing import pause
-from operations.state_folder import register_of
+from operations.state.folder import register_of
+from operations.state.pausing import pause
 from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.sinks import STATES
 from operations.trace.verdict import verdict

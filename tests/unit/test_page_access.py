@@ -46,7 +46,7 @@ def closed(tmp_path: Path) -> Iterator[World]:
 
 
 def paused(made: World) -> bool:
-    from operations.pausing import paused as note
+    from operations.state.pausing import paused as note
 
     return note(made.served.pipeline, "search") is not None
 

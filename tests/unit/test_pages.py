@@ -132,7 +132,7 @@ def well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 def ready(made: World) -> None:
     """A generation beside the living one, in the state folder."""
-    from operations.state_folder import register_of
+    from operations.state.folder import register_of
 
     register = register_of(made.served.pipeline, "search")
     register.move(register.create(NASTY).number, "ready")

@@ -31,7 +31,7 @@ from cdc.log import topics as topicids
 from cdc.pipeline import load
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.process import place
 from spark.disk.status import FlowStatus, state_of
 from spark.machine import cluster, quiet

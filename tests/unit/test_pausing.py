@@ -16,16 +16,16 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline, load
 from console.cli.main import cli
-from operations import pausing
 from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.losses.losses import Losses, _Healing
 from operations.opened import open_generation
-from operations.pausing import pause, paused, refuse_paused, resume
 from operations.rebuild.rebuild import Rebuild
-from operations.refusals import Refusals
 from operations.run.engine import Engine
-from operations.state_folder import register_of
+from operations.run.refusals import Refusals
+from operations.state import pausing
+from operations.state.folder import register_of
+from operations.state.pausing import pause, paused, refuse_paused, resume
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
 from operations.verify.verifier import Asked, Verifier

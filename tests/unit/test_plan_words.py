@@ -8,11 +8,11 @@ import pytest
 
 from connectors.actions import Action
 from console.cli.plan import DIFFERENCES, command, show_migration
-from operations.accepted import Text, note_running, this_process
 from operations.edits.changes import Changes
 from operations.edits.pending import under_way
-from operations.kept_shapes import Evolution, Todo, write_evolution
 from operations.plan import Plan
+from operations.state.accepted import Text, note_running, this_process
+from operations.state.evolution import Evolution, Todo, write_evolution
 from tests.unit.test_file_edits import NEW, Files, files
 
 __all__ = ["files"]

@@ -24,7 +24,7 @@ from connectors.promotion import refuse_ahead, refuse_other_history, refuse_slot
 from connectors.source_gaps import Remembered, refuse_unfollowed
 from connectors.timeline_gate import gate
 from operations.run.source_watch import memory
-from operations.state_folder import followed_timelines
+from operations.state.folder import followed_timelines
 from spark.disk.files import write_atomic
 from spark.disk.state import Generation
 from tests.unit.test_connectors_config import pipeline

@@ -14,7 +14,6 @@ from cdc.pipeline import load
 from console.cli.status import push_line
 from operations.checked_webhooks import checked_webhooks
 from operations.metrics.pipelines import metrics
-from operations.pausing import pause, resume
 from operations.push import told
 from operations.push.cursor import Cursor
 from operations.push.envelope import BODY_BYTES, batch_of, cut
@@ -23,6 +22,7 @@ from operations.push.signing import signed
 from operations.push.told import Told
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
 from operations.push.writing import records
+from operations.state.pausing import pause, resume
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FILE = """

@@ -18,7 +18,7 @@ from operations.rebuild.chosen import Chosen
 from operations.rebuild.compared import judged
 from operations.rebuild.next_one import build_next
 from operations.rebuild.rebuild import Rebuild
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from spark.disk.made_of import define
 
 TEXT = """\

@@ -16,9 +16,9 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
 from operations import opened as build
-from operations.refusals import Refusals
 from operations.run import engine, session
-from operations.state_folder import register_of
+from operations.run.refusals import Refusals
+from operations.state.folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status
 from operations.verify.verifier import Asked, Verifier

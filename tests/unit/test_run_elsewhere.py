@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from cdc.pipeline import Pipeline, load
 from console.cli.main import cli
-from operations.accepted import Running, Text, file_status, note_running, read_running, runs_without, this_process
 from operations.edits.pending import let_go, pending, under_way
-from operations.state_folder import register_of
+from operations.state.accepted import Running, Text, file_status, note_running, read_running, runs_without, this_process
+from operations.state.folder import register_of
 from spark.disk.process import signature
 from tests.unit.test_file_edits import NEW, Files
 from tests.unit.test_other_host import ELSEWHERE, NAMESAKE, NOBODY, held

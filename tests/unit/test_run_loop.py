@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import DiskFull, LogGap, StateError
-from operations.accepted import Text
 from operations.run.patience import Stop
+from operations.state.accepted import Text
 from operations.supervise import loop as supervising
 from operations.supervise import parts
 from operations.supervise.loop import supervise

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from cdc.errors import StateError
-from operations.accepted import Running, Text, this_process
 from operations.jobs.job import Job
+from operations.state.accepted import Running, Text, this_process
 from spark.disk import process
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import born, is_same

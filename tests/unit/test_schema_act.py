@@ -14,28 +14,15 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
-from operations.kept_shapes import (
-    Evolution,
-    Frozen,
-    Todo,
-    allow,
-    freeze,
-    known_shapes,
-    owe,
-    read_allowed,
-    read_evolution,
-    read_frozen,
-    read_owed,
-    remember_shapes,
-    thaw,
-    write_evolution,
-)
 from operations.schema import said
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.changed import in_words
 from operations.schema.mapped import read_mapped
 from operations.schema.stopped import is_former, still_to_do
-from operations.state_folder import register_of
+from operations.state.evolution import Evolution, Todo, allow, read_allowed, read_evolution, write_evolution
+from operations.state.folder import register_of
+from operations.state.frozen import Frozen, freeze, read_frozen, thaw
+from operations.state.shapes import known_shapes, owe, read_owed, remember_shapes
 from operations.status.evolving import evolving, line
 from spark.disk.made_of import define
 

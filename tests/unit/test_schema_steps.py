@@ -14,14 +14,15 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape
-from operations.kept_shapes import Evolution, Todo, freeze
 from operations.schema import work
 from operations.schema.evolving import Evolving
 from operations.schema.steps import Step, rows_read, steps_of
 from operations.schema.stopped import with_standing
 from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
-from operations.state_folder import register_of
+from operations.state.evolution import Evolution, Todo
+from operations.state.folder import register_of
+from operations.state.frozen import freeze
 
 BUILD, READ = Todo(("x",), 1.0, rebuild=True), Todo(("x",), 1.0, read="")
 

@@ -13,7 +13,6 @@ from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.outlets import outlets
 from console.cli.status import _unjudged
 from operations.metrics.pipelines import metrics
-from operations.pausing import pause
 from operations.push.cursor import Cursor
 from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes, standing_report
@@ -23,6 +22,7 @@ from operations.standing.register import MAX_BYTES, clause
 from operations.standing.registered import Registered
 from operations.standing.saved import query_of
 from operations.standing.seen import Seen
+from operations.state.pausing import pause
 from sinks.contract import Held
 from sinks.elasticsearch.queries import Query
 from sinks.redis.match_tail import Matched

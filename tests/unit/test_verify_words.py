@@ -12,7 +12,7 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from console.cli.verify import _behind, _print
 from operations.explain.differences import Difference
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 from operations.verify.columns import _named, source_faults
 from spark.disk.status import FlowStatus
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node

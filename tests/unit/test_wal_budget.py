@@ -15,10 +15,10 @@ from connectors.database.slot import Slot
 from connectors.wal.budget import Budget, Sample, growth, judge
 from connectors.wal.look import Look
 from connectors.wal.pins import Pin, better_seen, long_ones, shortened
-from operations import wal
 from operations.run import wal_watch
 from operations.run.wal_watch import LOOKS_BEFORE_RELEASE, WalWatch
-from operations.wal import Window, judged, read_release, read_window, write_window
+from operations.state import wal
+from operations.state.wal import Window, judged, read_release, read_window, write_window
 from tests.unit.test_connectors_config import pipeline as config_pipeline
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -20,7 +20,7 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state_folder import numbered_state_dir, state_dir
+from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.lease import EXPIRES_SECONDS, Holder, Lease
 from spark.disk.process import is_here, is_same, signature
 

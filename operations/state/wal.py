@@ -19,7 +19,7 @@ from connectors.wal.budget import Budget, Sample, judge
 from connectors.wal.look import Look
 from connectors.wal.pins import long_ones
 from connectors.wal.release import Released
-from operations.state_folder import numbered_state_dir, state_dir
+from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
 # A quarter of an hour shows whether what is kept grows for good, and is short enough to forget a bulk load.

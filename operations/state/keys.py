@@ -9,7 +9,7 @@ from __future__ import annotations
 from cdc.pipeline import Pipeline
 from cdc.same_key import key_parts
 from connectors.changed import KeptKey
-from operations.kept_shapes import read_evolution
+from operations.state.evolution import read_evolution
 
 
 def kept_keys(pipeline: Pipeline) -> dict[str, KeptKey]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cdc.errors import ConfigError, HeadwaterError, StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
-from operations.state_folder import register_of
+from operations.state.folder import register_of
 
 # Pauses between two attempts. Another process may let go of a generation at any moment (a rebuild that has ended);
 # what is wrong with a view or a target is mended by a person.

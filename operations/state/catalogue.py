@@ -12,8 +12,8 @@ from cdc.pipeline import Pipeline
 from cdc.resolve.names import near
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
-from operations.kept_shapes import known_shapes, remember_shapes
-from operations.state_folder import state_dir
+from operations.state.folder import state_dir
+from operations.state.shapes import known_shapes, remember_shapes
 from spark.disk.files import write_atomic
 
 # Python's logging writes a warning to standard error when nobody has said otherwise.

@@ -21,8 +21,8 @@ from cdc.history_names import GAPS, VERSIONS
 from cdc.history_names import HISTORY as NAME
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve.views import resolve_roots
-from operations.kept_shapes import with_gone
-from operations.state_folder import chosen_sinks, state_dir
+from operations.state.folder import chosen_sinks, state_dir
+from operations.state.frozen import with_gone
 from spark.disk.lease import Lease
 
 HISTORY, STREAM = "history", "log"

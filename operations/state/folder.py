@@ -42,6 +42,11 @@ def state_dir(pipeline: Pipeline) -> Path:
     return folder
 
 
+def pipeline_folder(pipeline: Pipeline) -> Path:
+    """Where what is kept of one pipeline lies. Raises as ``state_dir``."""
+    return state_dir(pipeline) / pipeline.name
+
+
 def numbered_state_dir(pipeline: Pipeline) -> Path:
     """``state_dir``, for who puts something there: first of all is written down in what form it is."""
     top = state_dir(pipeline)

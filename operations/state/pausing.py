@@ -21,7 +21,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from cdc.errors import StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
-from operations.state_folder import chosen_sinks, numbered_state_dir, register_of, state_dir
+from operations.state.folder import chosen_sinks, numbered_state_dir, register_of, state_dir
 from spark.disk.files import write_atomic
 
 Say = Callable[[str], None]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state_folder import chosen_sinks, register_of, state_dir
+from operations.state.folder import chosen_sinks, register_of, state_dir
 from spark.disk.files import write_atomic
 
 # In <state_dir>/<pipeline>/<sink>.

@@ -17,7 +17,7 @@ from typing import Any
 from cdc.errors import HeadwaterError
 from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
-from operations.state_folder import numbered_state_dir, state_dir
+from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
 FILE = "verified.json"

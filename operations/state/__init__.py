@@ -1,0 +1,1 @@
+"""What a pipeline keeps below its state folder, whoever reads or writes it."""

@@ -46,10 +46,10 @@ def command(file: Path, as_json: bool) -> None:
     pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
     from connectors.preflight import preflight
     from connectors.preflight.gathered import tally
-    from operations.checked_sinks import checked_sinks
-    from operations.checked_views import checked_views
-    from operations.checked_warehouses import checked_warehouses
-    from operations.checked_webhooks import checked_webhooks
+    from operations.check.sinks import checked_sinks
+    from operations.check.views import checked_views
+    from operations.check.warehouses import checked_warehouses
+    from operations.check.webhooks import checked_webhooks
 
     answers, told = [], []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731

@@ -11,7 +11,7 @@ from elasticsearch import Elasticsearch
 from cdc.pipeline import Pipeline, load
 from connectors.preflight import Answer
 from deploy.local.endpoints import Endpoints
-from operations.checked_sinks import CLASSES, SINKS, checked_sinks
+from operations.check.sinks import CLASSES, SINKS, checked_sinks
 from operations.state.folder import register_of
 from spark.machine.class_archive import VARIABLE
 from spark.machine.jars import OWN_JAR, REQUIRED_JARS

@@ -18,7 +18,7 @@ from connectors.snapshot import wait_snapshot
 from connectors.tables.facts import read_facts
 from console.cli.check import command
 from deploy.local.endpoints import Endpoints
-from operations.checked_sinks import INDICES, checked_sinks
+from operations.check.sinks import INDICES, checked_sinks
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]

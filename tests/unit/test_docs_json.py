@@ -26,9 +26,9 @@ from connectors.tables.foreign_keys import ForeignKey, Sizes
 from console.cli.check import to_dict
 from console.cli.main import cli
 from deploy.local.stack import ServiceState
-from operations.checked_sinks import CLASSES, INDICES, SINKS
-from operations.checked_warehouses import WAREHOUSE
-from operations.checked_webhooks import WEBHOOK
+from operations.check.sinks import CLASSES, INDICES, SINKS
+from operations.check.warehouses import WAREHOUSE
+from operations.check.webhooks import WEBHOOK
 from operations.edits.changes import Changes
 from operations.erase.eraser import Eraser, Options
 from operations.erase.places import Place

@@ -12,7 +12,7 @@ import pytest
 from cdc.errors import PipelineFileError
 from cdc.pipeline import load
 from console.cli.status import push_line
-from operations.checked_webhooks import checked_webhooks
+from operations.check.webhooks import checked_webhooks
 from operations.metrics.pipelines import metrics
 from operations.push import told
 from operations.push.cursor import Cursor

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import confirm, is_terminal, json_option, pipeline_argument, print_json
-from console.cli.patience import saying_why
+from console.cli.shared.options import confirm, is_terminal, json_option, pipeline_argument, print_json
+from console.cli.shared.patience import saying_why
 
 
 @click.command(
@@ -40,8 +40,8 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from connectors.actions import counted
     from connectors.apply import apply
     from connectors.snapshot import wait_snapshot
-    from console.cli.show_action import Actions
-    from console.cli.snapshot_bars import SnapshotView
+    from console.cli.shared.show_action import Actions
+    from console.cli.shared.snapshot_bars import SnapshotView
     from operations.edits.pending import let_go, pending, told
     from operations.gate import refuse_wrong_views
     from operations.schema.said import let_through

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json
-from console.cli.patience import patient
+from console.cli.shared.options import json_option, pipeline_argument, print_json
+from console.cli.shared.patience import patient
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline

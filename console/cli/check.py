@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json, with_file
-from console.cli.patience import patient
+from console.cli.shared.options import json_option, pipeline_argument, print_json, with_file
+from console.cli.shared.patience import patient
 
 if TYPE_CHECKING:
     from connectors.preflight import Answer, Finding

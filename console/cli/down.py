@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from console.cli.local_options import chosen, only_option
-from console.cli.options import confirm
+from console.cli.shared.local_options import chosen, only_option
+from console.cli.shared.options import confirm
 
 
 @click.command()

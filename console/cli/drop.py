@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cdc.errors import KafkaError
-from console.cli.options import confirm, json_option, pipeline_argument, print_json, sink_option
+from console.cli.shared.options import confirm, json_option, pipeline_argument, print_json, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -46,7 +46,7 @@ def command(
     """
     from cdc.pipeline import load
     from connectors.drop import drop, plan_drop_pipeline
-    from console.cli.show_action import Actions
+    from console.cli.shared.show_action import Actions
     from operations.freshness.note import forget_source_note
     from operations.generations.targets import drop_sink_state, sink_state
     from operations.run.source_watch import forget

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.shared.options import json_option, pipeline_argument, print_json
 
 _KINDS = {
     "topic": "topic",

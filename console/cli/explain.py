@@ -11,10 +11,10 @@ import click
 import orjson
 from rich.text import Text
 
-from console.cli import tables
-from console.cli.cut import cut
-from console.cli.options import json_option, master_option, pipeline_argument, print_json
-from console.cli.patience import patient
+from console.cli.shared import tables
+from console.cli.shared.cut import cut
+from console.cli.shared.options import json_option, master_option, pipeline_argument, print_json
+from console.cli.shared.patience import patient
 
 # More than this of anything only hides the rest; --json has all.
 MAX_ROWS = 40

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json, sink_option
-from console.cli.patience import patient
+from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.shared.patience import patient
+from console.cli.shared.tables import plain_table, show
 from console.cli.status import lag_cells
-from console.cli.tables import plain_table, show
 from operations.status.generations import generations_report
 
 

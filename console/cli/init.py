@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.cli.options import json_option, print_json
+from console.cli.shared.options import json_option, print_json
 
 if TYPE_CHECKING:
     from operations.propose.proposal import Looked

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.cli.cut import shorter
-from console.cli.options import (
+from console.cli.shared.cut import shorter
+from console.cli.shared.options import (
     cause_option,
     confirm,
     json_option,
@@ -22,7 +22,7 @@ from console.cli.options import (
     since_option,
     together,
 )
-from console.cli.tables import ago, print_table
+from console.cli.shared.tables import ago, print_table
 from console.cli.webhook_letters import webhooks
 
 if TYPE_CHECKING:

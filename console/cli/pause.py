@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json, sink_argument
+from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_argument
 
 
 @click.command(

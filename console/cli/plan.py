@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json
-from console.cli.patience import patient
+from console.cli.shared.options import json_option, pipeline_argument, print_json
+from console.cli.shared.patience import patient
 
 DIFFERENCES = 2
 
@@ -48,7 +48,7 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     from cdc.pipeline import load
 
     pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
-    from console.cli.show_action import Actions
+    from console.cli.shared.show_action import Actions
     from operations.plan import plan
     from operations.status.evolving import line
 

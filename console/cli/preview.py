@@ -12,8 +12,8 @@ import click
 import orjson
 
 from cdc.errors import HeadwaterError
-from console.cli.options import json_option, pipeline_argument, print_json
-from console.cli.patience import patient
+from console.cli.shared.options import json_option, pipeline_argument, print_json
+from console.cli.shared.patience import patient
 from spark.disk.files import stamp
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from console.cli.cut import cut
+from console.cli.shared.cut import cut
 
 MAX_DOCUMENTS, MAX_FIELDS, MAX_VALUE = 40, 20, 100
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}

@@ -36,7 +36,7 @@ def command(as_json: bool, env: bool) -> None:
         return
     from rich.table import Column, Table
 
-    from console.cli.tables import show
+    from console.cli.shared.tables import show
 
     address = Column("address", overflow="fold")  # an address that is cut off can't be copied
     table = Table("server", "state", "pid", address, "up", "MiB", "", title=f"local stack in {stack.site.home}")

@@ -10,8 +10,8 @@ import click
 import orjson
 
 from cdc.errors import ConfigError
-from console.cli.cut import cut
-from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.shared.cut import cut
+from console.cli.shared.options import json_option, pipeline_argument, print_json
 
 if TYPE_CHECKING:
     from operations.push.told import Told

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from console.cli.cut import cut
-from console.cli.options import json_option, pipeline_argument, print_json, sink_option
-from console.cli.patience import patient
+from console.cli.shared.cut import cut
+from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.shared.patience import patient
 
 if TYPE_CHECKING:
     from operations.query.answer import Answer
@@ -124,7 +124,7 @@ def said(answer: Answer, limit: int) -> list[str]:
 def _table(answer: Answer) -> None:
     from rich.text import Text
 
-    from console.cli.tables import plain_table, show, width
+    from console.cli.shared.tables import plain_table, show, width
 
     if _breadth(answer) > width():
         _records(answer)
@@ -152,7 +152,7 @@ def _records(answer: Answer) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from console.cli.tables import show
+    from console.cli.shared.tables import show
 
     for number, row in enumerate(answer.found.rows, 1):
         record = Table.grid(padding=(0, 2))

@@ -15,7 +15,14 @@ from typing import Any
 
 import click
 
-from console.cli.options import is_terminal, json_option, master_option, pipeline_argument, print_json, sink_argument
+from console.cli.shared.options import (
+    is_terminal,
+    json_option,
+    master_option,
+    pipeline_argument,
+    print_json,
+    sink_argument,
+)
 
 ENDING = "asked to end: the batches that are under way are finished first, which takes seconds"
 
@@ -51,7 +58,7 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     Exit code 0: ready (with --auto: promoted); 2: with --auto, it differs from Postgres and was not promoted; 1: error.
     """
     from cdc.pipeline import load
-    from console.cli.flow_bars import FlowBars
+    from console.cli.shared.flow_bars import FlowBars
     from operations.rebuild.rebuild import Rebuild, Show
     from operations.run.machines import with_master
     from operations.status.caught_up import Goal

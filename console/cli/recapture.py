@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import confirm, json_option, pipeline_argument, print_json
+from console.cli.shared.options import confirm, json_option, pipeline_argument, print_json
 
 
 @click.command(

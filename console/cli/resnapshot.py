@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import is_terminal, json_option, pipeline_argument, print_json
+from console.cli.shared.options import is_terminal, json_option, pipeline_argument, print_json
 
 
 @click.command(
@@ -50,7 +50,7 @@ def command(
     from cdc.pipeline import load
     from connectors.resnapshot import Wish, resnapshot
     from connectors.snapshot import wait_snapshot
-    from console.cli.snapshot_bars import SnapshotView
+    from console.cli.shared.snapshot_bars import SnapshotView
 
     if bool(tables) == everything:
         raise ConfigError("name the tables, or give --all", fix="headwater resnapshot FILE public.orders")

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import confirm, generation_option, json_option, pipeline_argument, print_json, sink_argument
+from console.cli.shared.options import (
+    confirm,
+    generation_option,
+    json_option,
+    pipeline_argument,
+    print_json,
+    sink_argument,
+)
 
 
 @click.command(

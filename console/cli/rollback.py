@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import generation_option, json_option, pipeline_argument, print_json, sink_argument
-from console.cli.patience import patient
+from console.cli.shared.options import generation_option, json_option, pipeline_argument, print_json, sink_argument
+from console.cli.shared.patience import patient
 
 
 @click.command(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.cli.options import is_terminal, master_option, sink_option
+from console.cli.shared.options import is_terminal, master_option, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -136,7 +136,7 @@ def _run_all(files: Sequence[Path], wanted: Wanted) -> bool:
 
 def _run(file: Path, wanted: Wanted) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
-    from console.cli.flow_bars import FlowBars
+    from console.cli.shared.flow_bars import FlowBars
     from console.log_lines import speaks_json
     from operations.run.engine import open_engine
     from operations.run.patience import Waiting, patiently
@@ -223,7 +223,7 @@ def _take_over(file: Path, only: Sequence[str]) -> None:
 def _saying_why(pipeline: Pipeline) -> Iterator[None]:
     """While it lasts, what a start waits for is told."""
     from cdc.journal import telling
-    from console.cli.patience import saying_why
+    from console.cli.shared.patience import saying_why
 
     with saying_why(telling(_say, pipeline=pipeline.name), LONG_SECONDS):
         yield

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from console.cli.cut import cut
-from console.cli.options import pipeline_argument
+from console.cli.shared.cut import cut
+from console.cli.shared.options import pipeline_argument
 
 if TYPE_CHECKING:
     from operations.push.told import Told

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json
-from console.cli.patience import patient
+from console.cli.shared.options import json_option, pipeline_argument, print_json
+from console.cli.shared.patience import patient
 
 
 @click.command(

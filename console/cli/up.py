@@ -11,7 +11,7 @@ import click
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark
-from console.cli.local_options import chosen, only_option
+from console.cli.shared.local_options import chosen, only_option
 from spark.machine import startup
 
 # No server, but what Spark needs for one of somebody else's.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.cli.cut import shorter
-from console.cli.options import json_option, master_option, pipeline_argument, print_json, sink_option
+from console.cli.shared.cut import shorter
+from console.cli.shared.options import json_option, master_option, pipeline_argument, print_json, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline

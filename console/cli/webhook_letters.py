@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from console.cli.options import cause_option, confirm, json_option, print_json, since_of, since_option, together
-from console.cli.tables import ago, print_table
+from console.cli.shared.options import cause_option, confirm, json_option, print_json, since_of, since_option, together
+from console.cli.shared.tables import ago, print_table
 
 if TYPE_CHECKING:
     from operations.push.letters import WantedLetters

@@ -27,7 +27,7 @@ from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
 from connectors.requests import plan_snapshot, plan_sweep
 from console.cli.check import command, show, to_dict
-from console.cli.show_action import Actions
+from console.cli.shared.show_action import Actions
 from operations.edits.changes import Changes
 from operations.plan import Plan
 from tests.unit.test_connectors_config import catalogue, fact, pipeline

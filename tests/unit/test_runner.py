@@ -17,7 +17,7 @@ from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
-from console.cli.flow_bars import FlowBars
+from console.cli.shared.flow_bars import FlowBars
 from operations.status.caught_up import Goal
 from spark import runner, told
 from spark.disk import files

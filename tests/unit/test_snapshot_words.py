@@ -13,7 +13,7 @@ from connectors.captured import Captured
 from connectors.progress import Progress, TableProgress
 from connectors.signals import Heard
 from connectors.snapshot import Waiting, is_read
-from console.cli import snapshot_bars
+from console.cli.shared import snapshot_bars
 from tests.unit.test_connectors_config import pipeline
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from console.cli import generations, status, tables
-from console.cli.options import with_file
-from console.cli.tables import show
+from console.cli import generations, status
+from console.cli.shared import tables
+from console.cli.shared.options import with_file
+from console.cli.shared.tables import show
 
 
 def generation(number: int, stage: str, error: str | None = None) -> dict[str, object]:

@@ -13,7 +13,7 @@ from cdc.log import ends
 from cdc.log.ends import LogEnds
 from cdc.polling import poll
 from cdc.waits import waited_for, waiting_for
-from console.cli.patience import saying_why
+from console.cli.shared.patience import saying_why
 from sinks.elasticsearch.client import translated
 from sinks.retry import Patience
 

@@ -1,0 +1,1 @@
+"""What several verbs share: options, tables, bars, and a word while one waits."""

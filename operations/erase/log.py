@@ -12,7 +12,7 @@ from cdc.errors import KafkaUnavailable
 from cdc.log.client import PARTITION_EOF, Kafka
 from cdc.log.records import SILENCE_SECONDS, records
 from operations.erase.subject import Say, Subject
-from operations.verify.newest_records import Record
+from operations.records.newest import Record
 
 # Between two lines about how far the reading is.
 SAY_SECONDS = 5.0

@@ -16,8 +16,8 @@ from cdc.resolve.versions import kept_versions
 from cdc.view import View
 from connectors.postgres import connect
 from operations.erase.spelling import spelled
+from operations.records.newest import Asked
 from operations.state.catalogue import captured_table, source_catalogue
-from operations.verify.newest_records import Asked
 from truth.one_document import expected_document
 
 Say = Callable[[str], None]

@@ -16,9 +16,9 @@ from operations.holding import holding
 from operations.letters.judge import document_of
 from operations.letters.openings import Openings
 from operations.opened import Opened
+from operations.records.newest import Newest, newest_records
 from operations.run.flows import flow_spec
-from operations.verify.newest_records import Newest, newest_records
-from operations.verify.repair import (
+from operations.verify.repair.repair import (
     ROOM,
     joiner_of,
     made_of,
@@ -29,7 +29,7 @@ from operations.verify.repair import (
     write_higher,
     write_made,
 )
-from operations.verify.repair_work import Refused, Repair
+from operations.verify.repair.work import Refused, Repair
 from sinks.contract import UNVERSIONED, Answer, Item
 from sinks.contract import Outcome as Answered
 from spark.disk.checkpoint import committed_offsets
@@ -129,7 +129,7 @@ def _rendered(work: Repair, newest: Mapping[str, Newest]) -> tuple[dict[str, byt
 def _table_rows(
     work: Repair, newest: Mapping[str, Newest], documents: Mapping[str, bytes | None]
 ) -> dict[str, Outcome]:
-    from operations.verify.repair_warehouse import repair_rows
+    from operations.verify.repair.warehouse import repair_rows
 
     held = work.holding.get(list(newest))
     kinds = {key: "extra" if documents[key] is None else "changed" for key in newest}
@@ -144,7 +144,7 @@ def _joined(work: Repair, letters: Mapping[str, DeadLetter]) -> dict[str, Outcom
     joiner, outcomes, failed = joiner_of(work), dict[str, Outcome](), dict[str, str]()
     roots = {root_of(joiner.view, key): key for key in letters}
     if work.build.warehouse:
-        from operations.verify.repair_joined import repair_documents
+        from operations.verify.repair.joined import repair_documents
 
         there = repair_documents(joiner, work, dict.fromkeys(letters, "changed"), roots, failed)
         kept = set(work.holding.get([key for key in letters if key not in there]))

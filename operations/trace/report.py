@@ -31,10 +31,10 @@ from operations.holding import with_later
 from operations.no_key import no_key
 from operations.opened import Opened, going_on
 from operations.preview.asked import near_keys
+from operations.records.backwards import Newest, newest_record
 from operations.state.catalogue import captured_table, remembered_catalogue, source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import known_to
-from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
 from spark.disk.applied import applied_offsets
 from spark.disk.made_of import as_defined

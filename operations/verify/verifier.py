@@ -298,7 +298,7 @@ class Verifier:
 
     def _repair(self, settler: Settler, build: Opened, result: Comparison, certain: Keys) -> None:
         """Write what certainly differs, and look whether it is right now."""
-        from operations.verify.repair import repair
+        from operations.verify.repair.repair import repair
 
         left = certain
         if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again

@@ -19,9 +19,9 @@ from cdc.view import View
 from deploy.local import artifacts
 from operations.holding import Holding
 from operations.opened import Opened
-from operations.verify import repair_warehouse
-from operations.verify.newest_records import Newest, Record
-from operations.verify.repair_work import Refused, Repair
+from operations.records.newest import Newest, Record
+from operations.verify.repair import warehouse
+from operations.verify.repair.work import Refused, Repair
 from sinks.contract import MAX_VERSION
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
@@ -81,13 +81,13 @@ def main(folder: Path) -> None:
     made = {record.offset: record for record in records()}
     entries = EntryDecoder(spec).decode(batch_of(list(made.values()))).entries
     newest = {entry.id: Newest(entry, made[entry.offset]) for entry in entries}
-    repair_warehouse.newest_records = lambda *_: newest  # type: ignore[assignment] # the log itself is another test's
+    warehouse.newest_records = lambda *_: newest  # type: ignore[assignment] # the log itself is another test's
     holding = Holding(opened, view)
     refused = Refused("?")
     work = Repair(opened, cast(Any, SimpleNamespace(spec=spec)), holding, spark, refused)
     before = spark.table(f"{name}.snapshots").count()
     kinds = dict.fromkeys(("2", "3", "4", "7", "8"), "changed") | {"9": "missing", "5": "extra", "null": "extra"}
-    repair_warehouse.repair_rows(work, kinds)
+    warehouse.repair_rows(work, kinds)
     rows = spark.table(name).orderBy("id").collect()
     print(json.dumps({
         "rows": [[row["id"], row["v"], row["_hw_version"]] for row in rows],

@@ -68,7 +68,7 @@ def traced_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
     table = Table("public", "flights", (Column("id", "int8", "int8"),), ("id",))
     monkeypatch.setattr(traced, "_catalogue", lambda _: Catalogue({"public.flights": table}, 1, 1))
-    monkeypatch.setattr("operations.trace.backwards.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("operations.records.backwards.SILENT_SECONDS", 0.2)
 
 
 def test_a_trace_with_every_server_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

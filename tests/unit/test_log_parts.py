@@ -19,8 +19,8 @@ from cdc.log.parts import TopicReader
 from cdc.pipeline import Pipeline, loads
 from cdc.records.debezium_json import Decoder
 from cdc.view import View
-from operations.trace import backwards
-from operations.verify.newest_records import newest_records
+from operations.records import backwards
+from operations.records.newest import newest_records
 from tests.unit.test_spark_entries import SPEC, TABLE, event
 
 TOPIC = "p.public.t"

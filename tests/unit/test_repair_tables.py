@@ -11,8 +11,8 @@ import pytest
 
 from cdc.view import View
 from operations.holding import Holds
-from operations.verify import repair_warehouse
-from operations.verify.repair_work import Refused, Repair
+from operations.verify.repair import warehouse
+from operations.verify.repair.work import Refused, Repair
 from sinks.iceberg.rows import VERSION_COLUMN
 from sinks.iceberg.target import IcebergTarget
 from tests.support.trees import table
@@ -50,8 +50,8 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[list[Frame]]:
     """The parts of each commit."""
     commits: list[list[Frame]] = []
     lit = SimpleNamespace(alias=lambda _name: None)
-    monkeypatch.setattr(repair_warehouse, "F", SimpleNamespace(lit=lambda _value: lit))
-    monkeypatch.setattr(repair_warehouse, "merge", lambda _work, parts: commits.append(parts))
+    monkeypatch.setattr(warehouse, "F", SimpleNamespace(lit=lambda _value: lit))
+    monkeypatch.setattr(warehouse, "merge", lambda _work, parts: commits.append(parts))
     return commits
 
 
@@ -61,7 +61,7 @@ def extra_ones_leave(target: IcebergTarget, seen: Sequence[str], *extra: str) ->
     work = SimpleNamespace(
         view=VIEW, holding=holding, refused=Refused("?"), spark=SimpleNamespace(createDataFrame=Frame)
     )
-    repair_warehouse.repair_rows(cast(Repair, work), dict.fromkeys(extra, "extra"), {})
+    warehouse.repair_rows(cast(Repair, work), dict.fromkeys(extra, "extra"), {})
 
 
 def test_an_extra_row_that_has_gone_before_it_is_seen_is_left_out(merged: list[list[Frame]]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
 from operations.letters import again
-from operations.verify.repair_work import REASONS, Refused
+from operations.verify.repair.work import REASONS, Refused
 from spark.reading.entries import Entry
 from tests.support.trees import node, table
 
@@ -60,7 +60,7 @@ def test_a_joined_document_that_is_refused_again_keeps_its_letter(
     monkeypatch.setattr(again, "made_of", lambda *_: made)
     monkeypatch.setattr(again, "write_made", refuse)
     monkeypatch.setattr(again, "write_higher", lambda *_: None)
-    monkeypatch.setattr("operations.verify.repair_joined.repair_documents", not_there)
+    monkeypatch.setattr("operations.verify.repair.joined.repair_documents", not_there)
     build = SimpleNamespace(views=[VIEW], warehouse=warehouse, sink="s")
     openings = SimpleNamespace(build=lambda *_: build, catalogue=None, spark=lambda *_: None)
     outcomes = again.written_again(cast(Any, openings), "s", 1, "v", LETTERS)

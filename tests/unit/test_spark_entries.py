@@ -12,7 +12,7 @@ from cdc.errors import ShapeUnknown
 from cdc.records.debezium_json import Fit
 from cdc.records.placeholders import TEXT
 from cdc.view import View
-from operations.verify.newest_records import Newest, Record, standing, take
+from operations.records.newest import Newest, Record, standing, take
 from sinks.contract import UNVERSIONED, Item
 from spark.reading.entries import Entry, EntryDecoder, newer
 from spark.reading.spec import FlowSpec, unpack

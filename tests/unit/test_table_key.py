@@ -17,9 +17,9 @@ from cdc.records.change import Change, Op
 from cdc.table_key import TableKey
 from cdc.view import View
 from operations.query import tail
-from operations.verify import repair_warehouse
-from operations.verify.newest_records import Newest, Record
-from operations.verify.repair_work import Refused
+from operations.records.newest import Newest, Record
+from operations.verify.repair import warehouse
+from operations.verify.repair.work import Refused
 from spark.join.engine import Made
 from spark.join.table_stage import table_entries
 from spark.reading.entries import TALLY, Entry, EntryDecoder
@@ -186,8 +186,8 @@ def test_a_repair_and_a_replay_are_told_why_there_is_no_row(monkeypatch: pytest.
     entry = Entry("prices", "1|infinity", 8, b"{}", TOPIC, 0, 1, 0)
     target: Any = SimpleNamespace(get=lambda _keys: {})
     work: Any = SimpleNamespace(view=VIEW, holding=target, refused=Refused("?"))
-    monkeypatch.setattr(repair_warehouse, "leaving", lambda *_: [])
-    repair_warehouse.repair_rows(work, {"1|infinity": "missing"}, {"1|infinity": Newest(entry, record(1, FOREVER))})
+    monkeypatch.setattr(warehouse, "leaving", lambda *_: [])
+    warehouse.repair_rows(work, {"1|infinity": "missing"}, {"1|infinity": Newest(entry, record(1, FOREVER))})
     assert work.refused.reasons["1|infinity"].startswith(WHY)
 
 

@@ -16,9 +16,9 @@ from cdc.keys import alike
 from cdc.view import View
 from console.http.pages import show
 from operations.held import Found
+from operations.records.backwards import Newest
+from operations.records.newest import Asked, Record
 from operations.trace import report as traced
-from operations.trace.backwards import Newest
-from operations.verify.newest_records import Asked, Record
 from tests.support.trees import table
 from tests.support.watched import NOWHERE, World, world
 from truth.one_document import Wanted

@@ -16,13 +16,13 @@ from cdc.join.view import JoinedView
 from cdc.keys import stray_id
 from cdc.view import View
 from operations.metrics.audit import Totals, metrics
+from operations.records.newest import Asked, Record
 from operations.verify.audit import line
 from operations.verify.buckets import Keys
 from operations.verify.comparison import marked, unmarked
-from operations.verify.newest_records import Asked, Record
-from operations.verify.repair import ROOM, root_of, write_above
-from operations.verify.repair_warehouse import statement
-from operations.verify.repair_work import Refused
+from operations.verify.repair.repair import ROOM, root_of, write_above
+from operations.verify.repair.warehouse import statement
+from operations.verify.repair.work import Refused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
 from spark.reading.spec import FlowSpec
 

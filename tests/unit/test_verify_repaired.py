@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from cdc.errors import SinkUnavailable, StateError
-from operations.verify import repair as repairing
 from operations.verify import settle, verifier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, marked, unmarked
-from operations.verify.repair_work import Refused
+from operations.verify.repair import repair as repairing
+from operations.verify.repair.work import Refused
 from operations.verify.settle import Settler
 from operations.verify.verifier import Asked, Verifier
 from operations.verify.work_folder import work_folder

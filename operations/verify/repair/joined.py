@@ -1,7 +1,8 @@
 """Repair of a joined view's table: documents made again from the row store, put in place by one commit.
 
-As documents are repaired in other sinks (``operations.verify.repair``), and as rows are in a table of one source table
-(``operations.verify.repair_warehouse``): a row that the flow has changed since it was seen is left to that change.
+As documents are repaired in other sinks (``operations.verify.repair.repair``), and as rows are in a table of one source
+table (``operations.verify.repair.warehouse``): a row that the flow has changed since it was seen is left to that
+change.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.join.view import JoinedView
 from cdc.keys import is_stray
 from operations.holding import TWICE
-from operations.verify.repair_warehouse import beside_seen, leaving, merge, own_columns
+from operations.verify.repair.warehouse import beside_seen, leaving, merge, own_columns
 from spark.join.table_stage import table_batch, table_entries
 from spark.join.tables import joined_rows, with_expressions
 from spark.reading.computed import FAILED
@@ -25,7 +26,7 @@ from spark.warehouse.merge import GONE, LETTER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from operations.verify.repair_work import Repair
+    from operations.verify.repair.work import Repair
     from spark.join.engine import Joiner
     from spark.reading.entries import Entry
 

@@ -23,12 +23,12 @@ from cdc.types import merge_fields
 from connectors.marker_watch import read_snapshot_lsn
 from operations.holding import Holding, Holds
 from operations.opened import Opened
+from operations.records.newest import newest_records
 from operations.rowstore import row_store_settings
 from operations.run.flows import reading, spec_of
 from operations.verify.buckets import Keys
 from operations.verify.comparison import unmarked
-from operations.verify.newest_records import newest_records
-from operations.verify.repair_work import Refused, Repair
+from operations.verify.repair.work import Refused, Repair
 from operations.verify.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
 from spark.arrow import map_in_arrow
@@ -95,7 +95,7 @@ def repair(
     elif joined:
         method = partial(_joined, joiner_of(work))
     elif warehouse:
-        from operations.verify.repair_warehouse import repair_rows
+        from operations.verify.repair.warehouse import repair_rows
 
         method = repair_rows
     for page in keys.pages(PAGE):
@@ -266,7 +266,7 @@ def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
 
 def _joined_rows(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
     """The same in a table, by one commit."""
-    from operations.verify.repair_joined import repair_documents
+    from operations.verify.repair.joined import repair_documents
 
     roots = {root_of(joiner.view, key): key for key in kinds if not is_stray(key)}
     failed: dict[str, str] = {}

@@ -16,7 +16,7 @@ from cdc.join.expressions import quoted
 from cdc.table_key import TableKey
 from cdc.view import View
 from operations.holding import TWICE, Holds
-from operations.verify.newest_records import Newest, Record, newest_records
+from operations.records.newest import Newest, Record, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
@@ -31,7 +31,7 @@ from spark.warehouse.table import GENERATION, TablePlace
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from operations.verify.repair_work import Repair
+    from operations.verify.repair.work import Repair
 
 # A commit of `headwater run` between our look at the table and our own commit makes ours fail; it is then made again.
 ATTEMPTS = 5

@@ -15,7 +15,7 @@ from cdc.records.change import Change
 from cdc.records.debezium_json import Decoder
 from cdc.resolve.views import topics_of
 from cdc.view import View
-from operations.verify.newest_records import Asked, Record, record_of
+from operations.records.newest import Asked, Record, record_of
 
 # Offsets of each partition that are read at once, from the end; each step back reads twice as many.
 FIRST_STEP = 20_000

@@ -33,9 +33,9 @@ from spark.warehouse.marks import BATCH, OFFSETS, QUERY
 from spark.warehouse.merge import GONE, merge_statement
 from spark.warehouse.table import HOUSE as SETTINGS
 from spark.warehouse.table import catalog_settings
-from spark.warehouse.upkeep import Upkeep
-from spark.warehouse.upkeep_plan import Policy
-from spark.warehouse.upkeep_steps import signs_of
+from spark.warehouse.upkeep.plan import Policy
+from spark.warehouse.upkeep.steps import signs_of
+from spark.warehouse.upkeep.upkeep import Upkeep
 
 ROWS, CHANGED, ADDED = 1_000_000, 440, 60
 # Moments at which the table is read; upkeep's own rhythm does not divide them.

@@ -19,7 +19,7 @@ from cdc.records.position import MAX_LSN
 from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
-from truth.events import Event
+from truth.events.logged import Event
 from truth.versions import DELETED, MISSED, Logged, Versions
 
 # topic -> partition -> offset of the next record.
@@ -78,7 +78,7 @@ def _partitions(kafka: Kafka, pipeline: Pipeline, view: View) -> dict[str, int]:
 
 
 class Log:
-    """The events of a view, as ``truth.events.Events``: called, it reads them from the log's beginning.
+    """The events of a view, as ``truth.events.logged.Events``: called, it reads them from the log's beginning.
 
     Args:
         pipeline: the loaded file.

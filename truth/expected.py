@@ -28,15 +28,15 @@ from truth.altered import refuse_altered
 from truth.assembled import document_of, shape_of, spark_row, sparks
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
-from truth.events import Events
-from truth.folded import states
+from truth.events.folded import states
+from truth.events.logged import Events
+from truth.events.matched import matches
+from truth.events.windowed import windows
 from truth.joins import expressions
-from truth.matched import matches
 from truth.pages import Pages
 from truth.rows import Row, read_rows, rows_of_ids
 from truth.spark_sql import Broken, canonical_rows, computed, table_shape
 from truth.versions import History, Versions, history
-from truth.windowed import windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ class Expected(NamedTuple):
         fields: these; None if the condition leaves the row out, or if they can't be computed.
         broken: then, what failed.
         unsure: a sink may have it otherwise and be right: what it says depends on an event that may have been given up
-            (``truth.happened``).
+            (``truth.events.happened``).
     """
 
     key: str

@@ -10,7 +10,7 @@ from cdc.stateful import StatefulView
 from cdc.types import merge_fields
 from cdc.view import View
 from truth.bounds import Bounds, bounds_of
-from truth.events import Events
+from truth.events.logged import Events
 from truth.expected import Form, expected, form_of
 from truth.rows import snapshot
 from truth.values import canonical

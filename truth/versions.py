@@ -21,7 +21,7 @@ from cdc.catalogue import Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
 from cdc.types.times import days_of
-from truth.events import scratch
+from truth.events.logged import scratch
 
 # What has become of a row; the last one is a delete that was found out by reading.
 CREATED, DELETED, READ, MISSED = "c", "d", "r", "missed"

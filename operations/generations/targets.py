@@ -11,7 +11,7 @@ from operations.rowstore import row_store_settings
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from operations.state.history import HISTORY, history_folder
 from sinks.configure import plain_config
-from sinks.elasticsearch.queries import drop_queries
+from sinks.elasticsearch.standing.queries import drop_queries
 from sinks.factory import open_target
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings

@@ -16,8 +16,8 @@ from operations.push.health import Health
 from operations.push.signing import message_id
 from operations.push.source import Place
 from operations.push.verdict import Verdict
-from sinks.redis.hooks import Hooks
-from sinks.redis.tail import Standing
+from sinks.redis.stream.hooks import Hooks
+from sinks.redis.stream.tail import Standing
 
 # How often who is silent says that it is there, and how far behind it is.
 WORD_SECONDS = 5.0

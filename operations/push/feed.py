@@ -18,7 +18,7 @@ from operations.push.source import TROUBLES, Place, Source
 from operations.push.walk import PAGE
 from sinks.redis.client import reason_of
 from sinks.redis.read import NoChanges
-from sinks.redis.tail import Standing
+from sinks.redis.stream.tail import Standing
 
 log = logging.getLogger(__name__)
 

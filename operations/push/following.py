@@ -12,7 +12,7 @@ from operations.push.told import Told
 from operations.push.walk import Walk
 from sinks.redis.client import is_passing
 from sinks.redis.read import Moving
-from sinks.redis.tail import Standing
+from sinks.redis.stream.tail import Standing
 
 
 def follow(

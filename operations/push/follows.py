@@ -7,11 +7,12 @@ from typing import Any, Protocol
 
 from operations.push.told import Told
 from sinks.contract import Held
-from sinks.redis.tail import Standing
+from sinks.redis.stream.tail import Standing
 
 
 class Placed(Protocol):
-    """An entry: of changes (``sinks.redis.tail.Entry``) or of matches (``sinks.redis.match_tail.Matched``)."""
+    """An entry: of changes (``sinks.redis.stream.tail.Entry``) or of matches
+    (``sinks.redis.stream.match_tail.Matched``)."""
 
     @property
     def place(self) -> bytes: ...  # noqa: D102

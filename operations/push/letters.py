@@ -16,7 +16,7 @@ from operations.push.envelope import batch_of
 from operations.push.source import TROUBLES, Source, kept_views, place_of, told
 from operations.push.verdict import Verdict
 from operations.push.webhooks import destination_of
-from sinks.redis.hooks import Refused
+from sinks.redis.stream.hooks import Refused
 
 # How often a batch is sent again whose receiver is not well; then it and all others to him stay letters.
 ATTEMPTS = 3

@@ -14,11 +14,11 @@ from operations.push.follows import Follows
 from operations.state.folder import register_of
 from sinks.configure import plain_config
 from sinks.redis.client import ERRORS, Client, connect, is_passing, reason_of
-from sinks.redis.hooks import Hooks, Refused, drop_letters, read_letters
 from sinks.redis.names import Names
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.settings import Settings, read_settings
-from sinks.redis.tail import Tail
+from sinks.redis.stream.hooks import Hooks, Refused, drop_letters, read_letters
+from sinks.redis.stream.tail import Tail
 from spark.disk.made_of import as_defined
 
 

@@ -13,7 +13,7 @@ from cdc.records.position import format_lsn, unpack
 from operations.push.cursor import Cursor
 from operations.push.lens import Lens
 from sinks.contract import Held
-from sinks.redis.tail import Entry
+from sinks.redis.stream.tail import Entry
 
 Name = Literal["change", "match", "reset", "snapshot", "ready", "slow"]
 # Of one snapshot event: a page of documents becomes several.

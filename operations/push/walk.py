@@ -17,7 +17,7 @@ from operations.push.follows import Follows, Placed, Sees
 from operations.push.told import Told
 from sinks.contract import Held
 from sinks.redis.read import Moving, NoChanges
-from sinks.redis.tail import Standing
+from sinks.redis.stream.tail import Standing
 
 # Changes of one page.
 PAGE = 500

@@ -22,7 +22,7 @@ from operations.push.source import TROUBLES, Source, told
 from operations.push.told import Told
 from operations.push.walk import Walk
 from sinks.redis.read import Moving
-from sinks.redis.tail import Standing
+from sinks.redis.stream.tail import Standing
 
 log = logging.getLogger(__name__)
 

@@ -44,9 +44,9 @@ from spark.disk.refused import accepted, refuse
 from spark.flow import Flow
 from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
-from spark.warehouse.history import BEGUN, FLOW, start_history
-from spark.warehouse.history_tables import HistoryPlace
-from spark.warehouse.upkeep import policy_of
+from spark.warehouse.history.history import BEGUN, FLOW, start_history
+from spark.warehouse.history.tables import HistoryPlace
+from spark.warehouse.upkeep.upkeep import policy_of
 
 LATE = (
     "compaction may begin to take events that it has not read: its tables would have a gap (raise "
@@ -191,8 +191,8 @@ def _put_aside(
     that come no more, and stays under another name. Topic -> that name.
 
     A key may have got another type, or be another column of its name. Then the history that is there may be of the new
-    type already, which it got as long as the topic was the former one (spark/warehouse/history.py): it is of no use.
-    ``another`` are the topics of such tables.
+    type already, which it got as long as the topic was the former one (spark/warehouse/history/history.py): it is of no
+    use. ``another`` are the topics of such tables.
 
     Raises:
         TopicRecreated: one was made anew and the key is what it was: what the log has lost is not known (terminal).

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from sinks.redis.matches import Event, Kept
+from sinks.redis.stream.matches import Event, Kept
 
 Op = Literal["entered", "changed", "left"]
 # Why something is told.

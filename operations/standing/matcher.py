@@ -1,9 +1,9 @@
 """Holds each new version of a view's documents against the standing queries, and tells what enters, changes and leaves.
 
 It follows the view's changes in batches. What a batch has come to, how far it has read and what is told of it are
-written in one step, which only comes through from the step that it began with (``sinks/redis/matches.py``): a crash or
-a repetition neither loses nor doubles anything. A query that is new, changed or gone is told against all documents as
-they stand (docs/decisions/standing-queries.md).
+written in one step, which only comes through from the step that it began with (``sinks/redis/stream/matches.py``): a
+crash or a repetition neither loses nor doubles anything. A query that is new, changed or gone is told against all
+documents as they stand (docs/decisions/standing-queries.md).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from operations.push.walk import start_of
 from operations.standing.judge import Looked, fold
 from operations.standing.registered import UNJUDGED, Registered, Searches
 from operations.standing.work import Page, Work, work_for
-from sinks.redis.matches import Matches, State
 from sinks.redis.read import NoChanges
-from sinks.redis.tail import Entry, Standing, Tail
+from sinks.redis.stream.matches import Matches, State
+from sinks.redis.stream.tail import Entry, Standing, Tail
 
 # Versions of one request to the search server: with many queries one of four thousand costs it little more than one of
 # a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after.

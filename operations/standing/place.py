@@ -17,17 +17,17 @@ from sinks.configure import plain_config
 from sinks.elasticsearch import generations
 from sinks.elasticsearch.client import connect as connect_search
 from sinks.elasticsearch.client import translated
-from sinks.elasticsearch.percolator import Percolator
-from sinks.elasticsearch.queries import QueryStore
-from sinks.elasticsearch.searched import Searched, has_percolator
 from sinks.elasticsearch.settings import Settings, Target
 from sinks.elasticsearch.settings import read_settings as read_search
+from sinks.elasticsearch.standing.percolator import Percolator
+from sinks.elasticsearch.standing.queries import QueryStore
+from sinks.elasticsearch.standing.searched import Searched, has_percolator
 from sinks.redis.client import Client, connect
-from sinks.redis.hooks import Hooks
-from sinks.redis.match_tail import MatchTail
-from sinks.redis.matches import Matches
 from sinks.redis.names import Names
-from sinks.redis.tail import Tail
+from sinks.redis.stream.hooks import Hooks
+from sinks.redis.stream.match_tail import MatchTail
+from sinks.redis.stream.matches import Matches
+from sinks.redis.stream.tail import Tail
 from spark.disk.made_of import as_defined
 
 

@@ -14,8 +14,8 @@ from operations.push.source import TROUBLES, told
 from operations.standing.place import Caching, Searching, StandingPlace, standing_place
 from operations.standing.register import Registering, clause
 from operations.standing.registered import revision_of
-from sinks.elasticsearch.queries import Query
-from sinks.redis.matches import State
+from sinks.elasticsearch.standing.queries import Query
+from sinks.redis.stream.matches import State
 
 
 def list_queries(pipeline: Pipeline, view: str, name: str | None = None) -> dict[str, Any]:

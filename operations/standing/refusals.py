@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import orjson
 
-# Before the document's key, in the fields of who follows the view (sinks/redis/hooks.py).
+# Before the document's key, in the fields of who follows the view (sinks/redis/stream/hooks.py).
 _REFUSED = "refused:"
 
 

@@ -12,8 +12,8 @@ from cdc.pipeline.fields import QUERY
 from operations.push.carrier import Lease
 from operations.standing.place import Searching
 from operations.standing.refusals import refusal, refusals
-from sinks.elasticsearch.percolator import Percolator
-from sinks.elasticsearch.queries import MOST, Query, next_revision
+from sinks.elasticsearch.standing.percolator import Percolator
+from sinks.elasticsearch.standing.queries import MOST, Query, next_revision
 
 MAX_BYTES = 64 << 10
 

@@ -10,9 +10,9 @@ from typing import Protocol
 import orjson
 
 from operations.standing.place import Searching
-from sinks.elasticsearch.percolator import Judged, Percolator
-from sinks.elasticsearch.queries import Query
-from sinks.redis.matches import State
+from sinks.elasticsearch.standing.percolator import Judged, Percolator
+from sinks.elasticsearch.standing.queries import Query
+from sinks.redis.stream.matches import State
 
 # Whether the documents' index has other fields by now is looked at that often; a registration looks too.
 FIELDS_SECONDS = 10.0

@@ -10,7 +10,7 @@ from operations.push.cursor import Cursor
 from operations.push.lens import Lens
 from operations.push.told import Told, bundled, lsn_of
 from sinks.contract import Held
-from sinks.redis.match_tail import Matched
+from sinks.redis.stream.match_tail import Matched
 
 _WHOLE = Lens()
 

@@ -11,8 +11,8 @@ from operations.push.cursor import Cursor
 from operations.standing.judge import CHANGE, QUERY
 from operations.standing.registered import Registered
 from sinks.contract import Held
-from sinks.redis.matches import Matches, State
-from sinks.redis.tail import Standing, Tail
+from sinks.redis.stream.matches import Matches, State
+from sinks.redis.stream.tail import Standing, Tail
 
 
 class Document(NamedTuple):

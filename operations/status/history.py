@@ -45,7 +45,7 @@ def history_status(pipeline: Pipeline, flow: dict[str, Any], folder: Path) -> di
         flow: its flow's status.
         folder: its own: why nobody writes it, whatever its flow said last, and what upkeep has done.
     """
-    from spark.warehouse.upkeep import read_note
+    from spark.warehouse.upkeep.upkeep import read_note
 
     refused = why_refused(folder)
     if refused is not None:

@@ -150,7 +150,7 @@ def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     """State, lag and flows of one generation."""
-    from spark.warehouse.upkeep import read_note
+    from spark.warehouse.upkeep.upkeep import read_note
 
     flows = [_flow(generation, flow, log) for flow in generation.flows()]
     # Before a new generation's first flow there is only the process that has taken it.

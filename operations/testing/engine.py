@@ -24,7 +24,7 @@ from operations.run.flows import analysed_view, flow_spec
 from operations.testing.records import Record
 from sinks.contract import UNVERSIONED
 from sinks.rowstore.contract import RowStore
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join import child_expressions
 from spark.join.engine import Joiner, Made
 from spark.join.records import RecordReader

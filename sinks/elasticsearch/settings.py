@@ -93,12 +93,12 @@ class Target:
 
     @property
     def queries(self) -> str:
-        """The hidden index of the view's registered queries (queries.py); no generation's."""
+        """The hidden index of the view's registered queries (standing/queries.py); no generation's."""
         return f"{self.index}_queries"
 
     @property
     def percolator(self) -> str:
-        """The hidden index in which they judge this generation's documents (percolator.py)."""
+        """The hidden index in which they judge this generation's documents (standing/percolator.py)."""
         return f"{self.concrete}_percolator"
 
     @property

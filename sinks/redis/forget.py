@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from cdc.errors import SinkUnavailable
 from sinks.redis import names
-from sinks.redis.changes import TELL
 from sinks.redis.client import Client
 from sinks.redis.names import Names
 from sinks.redis.read import Moving, Reads
+from sinks.redis.stream.changes import TELL
 
 # KEYS: value, version, pointer and stream of changes (not in a cluster, where they may lie on another node). ARGV:
 # token, generation, place as in script.py. Answers 1; -1 for a lease that is older than another; -2 when values lie

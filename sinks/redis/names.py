@@ -5,10 +5,10 @@ value, plain            ``<key_prefix><view>:<id>``            the JSON document
 value, hidden           ``<key_prefix><view>@<N>:<id>``        a document of generation N beside them
 version                 ``hw:v:{<own name of the value>}``     decimal digits; stays after a delete (fence)
 pointer                 ``<key_prefix><view>@live``            hash: which generation is where (pointer.py)
-changes                 ``<key_prefix><view>@<N>@changes``     stream of generation N's changes (changes.py)
-webhooks                ``<key_prefix><view>@hooks``           hash: how far each webhook is (hooks.py)
+changes                 ``<key_prefix><view>@<N>@changes``     stream of generation N's changes (stream/changes.py)
+webhooks                ``<key_prefix><view>@hooks``           hash: how far each webhook is (stream/hooks.py)
 refused by webhooks     ``<key_prefix><view>@letters``         stream of batches that a webhook did not take
-matches                 ``<key_prefix><view>@match…``, …       who matches which standing query (matches.py)
+matches                 ``<key_prefix><view>@match…``, …       who matches which standing query (stream/matches.py)
 ======================  =====================================  =========================================
 
 A generation's *own* name is the plain one for generation 1 and the hidden one for all others. Versions keep to it;
@@ -33,7 +33,7 @@ _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
 
 class MatchKeys(NamedTuple):
-    """Where the matches of a view's standing queries are (matches.py)."""
+    """Where the matches of a view's standing queries are (stream/matches.py)."""
 
     matcher: bytes
     matched: bytes

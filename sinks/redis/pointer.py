@@ -8,7 +8,7 @@ cleared        set while moving, when no key is left at the plain names that onl
 turn           tells this promotion from every other, while moving
 lease:<N>      newest token that has claimed generation N
 beat:<N>       a number that its runner raises every few seconds: a server that has an older one has lost writes
-changes:<N>    ``<keep>:<mark>`` while generation N's changes are kept: how many, and which stream it is (changes.py)
+changes:<N>    ``<keep>:<mark>`` while generation N's changes are kept: how many, which stream (stream/changes.py)
 =============  =======================================================================================
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sinks.contract import UNVERSIONED
-from sinks.redis.changes import TELL
+from sinks.redis.stream.changes import TELL
 
 # Items of one call. A call costs as much as three items, so a few together are cheaper; the server does nothing else
 # for as long as it takes, some 40 microseconds. A cluster takes one, because two would lie in two slots.

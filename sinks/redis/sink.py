@@ -9,17 +9,18 @@ from typing import Any
 
 from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
-from sinks.redis import changes, names, promotion
+from sinks.redis import names, promotion
 from sinks.redis.claims import Claims
 from sinks.redis.client import Client
 from sinks.redis.forget import forget
-from sinks.redis.matches import Matches
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
 from sinks.redis.read import SCAN_COUNT, Reads, keys_below
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.size import held_bytes
+from sinks.redis.stream import changes
+from sinks.redis.stream.matches import Matches
 from sinks.redis.write import Call, Writes
 from sinks.retry import quiet
 from sinks.rounds import rounds

@@ -39,7 +39,7 @@ from spark.warehouse.counted import CountedQuery, Counts
 from spark.warehouse.iceberg_history import History
 from spark.warehouse.large_merge import SMALL_RECORDS
 from spark.warehouse.merge import GONE, Merger, ready_place
-from spark.warehouse.upkeep import Upkeep, policy_of
+from spark.warehouse.upkeep.upkeep import Upkeep, policy_of
 
 # What is handed to the driver beside the state; of a tally ``offset`` records and ``version`` dead letters.
 _OWN = {"view": "string", "id": "string", "version": "bigint", "offset": "bigint", "ts_ms": "bigint"}

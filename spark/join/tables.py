@@ -40,8 +40,8 @@ from spark.warehouse.large_merge import SMALL_RECORDS
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text, same_offsets
 from spark.warehouse.merge import GONE, LETTER, key_names, merge_changes
 from spark.warehouse.table import TablePlace
-from spark.warehouse.upkeep import Upkeep, insisting, policy_of
-from spark.warehouse.upkeep_plan import LATER
+from spark.warehouse.upkeep.plan import LATER
+from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
 from spark.write import OWN, letter_of
 
 # Makes a flow's table; None for a flow that writes documents.

@@ -16,7 +16,7 @@ from cdc.records.history import OFFSET, PARTITION
 from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.large_merge import BRANCH
 from spark.warehouse.marks import OURS, QUERY
-from spark.warehouse.upkeep_steps import others_in
+from spark.warehouse.upkeep.steps import others_in
 
 # No file is written anew for its size, and none is cut.
 _ENDLESS = 1 << 50

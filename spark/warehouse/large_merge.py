@@ -43,7 +43,7 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
 
     Raises:
         IllegalArgumentException: somebody else has committed to the table meanwhile
-        (``spark.warehouse.upkeep.is_conflict``).
+        (``spark.warehouse.upkeep.upkeep.is_conflict``).
     """
     spark = rows.sparkSession
     handle = loaded(spark, table)

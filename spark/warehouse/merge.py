@@ -53,7 +53,7 @@ from spark.warehouse.large_merge import (
 )
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, offsets_text
 from spark.warehouse.table import TablePlace, chosen_columns
-from spark.warehouse.upkeep import Upkeep, insisting, policy_of
+from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
 from spark.write import OWN, letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.

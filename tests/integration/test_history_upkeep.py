@@ -17,14 +17,14 @@ from cdc.records.history import COLUMNS, as_of_sql
 from cdc.view import View
 from sinks.iceberg.history import CUT
 from spark.flow import Flow
-from spark.warehouse import upkeep_plan, upkeep_steps
-from spark.warehouse.history import Historian, offsets_there
-from spark.warehouse.history_tables import HistoryPlace, columns_of, properties_of
+from spark.warehouse.history.history import Historian, offsets_there
+from spark.warehouse.history.tables import HistoryPlace, columns_of, properties_of
 from spark.warehouse.iceberg_history import loaded
-from spark.warehouse.upkeep import Upkeep, read_note
-from spark.warehouse.upkeep_plan import DAY, Policy
-from spark.warehouse.upkeep_steps import shorten, signs_of
-from spark.warehouse.upkeep_turns import Turns
+from spark.warehouse.upkeep import plan, steps
+from spark.warehouse.upkeep.plan import DAY, Policy
+from spark.warehouse.upkeep.steps import shorten, signs_of
+from spark.warehouse.upkeep.turns import Turns
+from spark.warehouse.upkeep.upkeep import Upkeep, read_note
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows came through to the garbage collector.
@@ -97,12 +97,12 @@ class Lake:
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    monkeypatch.setattr(upkeep_plan, "MANY_FILES", MANY)
-    monkeypatch.setattr(upkeep_plan, "MANY_MANIFESTS", MANY)
-    monkeypatch.setattr(upkeep_plan, "MANY_EXPIRED", MANY)
-    monkeypatch.setattr(upkeep_plan, "ORPHANS_EVERY", 100 * DAY)  # some seconds each
-    monkeypatch.setattr(upkeep_plan, "REST", 0.0)
-    monkeypatch.setattr(upkeep_plan, "RARE_REST", 0.0)
+    monkeypatch.setattr(plan, "MANY_FILES", MANY)
+    monkeypatch.setattr(plan, "MANY_MANIFESTS", MANY)
+    monkeypatch.setattr(plan, "MANY_EXPIRED", MANY)
+    monkeypatch.setattr(plan, "ORPHANS_EVERY", 100 * DAY)  # some seconds each
+    monkeypatch.setattr(plan, "REST", 0.0)
+    monkeypatch.setattr(plan, "RARE_REST", 0.0)
     with lake_session(tmp_path) as spark:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         yield Lake(spark, tmp_path, monkeypatch)
@@ -168,8 +168,8 @@ def test_what_has_gathered_before_goes_at_once_and_takes_no_mark_or_tag(
         lake.batch(number, historian)
         if not number:
             lake.spark.sql(f"ALTER TABLE {lake.table} CREATE TAG november")
-    monkeypatch.setattr(upkeep_steps, "FAR_TOO_MANY", 5)
-    monkeypatch.setattr(upkeep_steps, "KEPT_OF_THEM", 2)
+    monkeypatch.setattr(steps, "FAR_TOO_MANY", 5)
+    monkeypatch.setattr(steps, "KEPT_OF_THEM", 2)
     assert shorten(lake.spark, lake.table, Policy(on=False), time.time() + DAY) == 0
     assert shorten(lake.spark, lake.table, Policy(), time.time()) == 0, "all are young"
     assert shorten(lake.spark, lake.table, Policy(), time.time() + DAY) == 3

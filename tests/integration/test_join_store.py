@@ -16,7 +16,7 @@ from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.formats import ROWS
 from deploy.local.endpoints import Endpoints
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from tests.support.join_search import Chances, history

@@ -24,9 +24,9 @@ from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
 from spark.warehouse.merge import GONE, merge_statement
 from spark.warehouse.table import create_table
-from spark.warehouse.upkeep import is_conflict
-from spark.warehouse.upkeep_plan import Act, Policy
-from spark.warehouse.upkeep_steps import do, signs_of
+from spark.warehouse.upkeep.plan import Act, Policy
+from spark.warehouse.upkeep.steps import do, signs_of
+from spark.warehouse.upkeep.upkeep import is_conflict
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.

@@ -17,7 +17,7 @@ from cdc.errors import ConfigError, SinkUnavailable
 from sinks.contract import UNVERSIONED, Item
 from sinks.redis import RedisSink
 from sinks.redis.read import NoChanges
-from sinks.redis.tail import Entry, Standing, Tail
+from sinks.redis.stream.tail import Entry, Standing, Tail
 from tests.support.redis_server import redis_servers
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on

@@ -20,9 +20,9 @@ from tests.support.timed import EVENTS, MATCHES, VIEWS
 from tests.support.windowed import Happened, matched, plainly
 from truth.bounds import WITHIN, bounds_of, settled
 from truth.digest import digest
-from truth.events import Event
+from truth.events.logged import Event
+from truth.events.matched import CROWD
 from truth.expected import Expected, expected, form_of
-from truth.matched import CROWD
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -174,7 +174,7 @@ def test_sketches_are_stated_as_bounds(spark: SparkSession) -> None:
     (many,) = fields(spark, view, [event(n, 1, x=n) for n in range(1, 1001)]).values()
     assert (many["p"], many["d"]) == ({WITHIN: [866.0, 934.0]}, {WITHIN: [918, 1082]})
     with pytest.MonkeyPatch.context() as patch:  # so many that they are kept in another way
-        patch.setattr("truth.measured._PENDING", 100)
+        patch.setattr("truth.events.measured._PENDING", 100)
         assert fields(spark, view, [event(n, 1, x=n) for n in range(1, 1001)]).popitem()[1] == many
 
 
@@ -254,7 +254,7 @@ def test_absence_is_known_once_all_clocks_have_passed_the_time(spark: SparkSessi
     early = told(spark, view, [*events, event(9, 15.9)])
     assert [one.unsure for one in early.values()] == [True], "not before 0 + 15 + 1, but for heartbeats"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("truth.matched.now", (NOON + timedelta(minutes=14)).timestamp)
+        patch.setattr("truth.events.matched.now", (NOON + timedelta(minutes=14)).timestamp)
         assert told(spark, view, [*events, event(9, 15.9)]) == {}, "no heartbeat can have told so"
     found = told(spark, view, [*events, event(9, 16)])
     assert {one.key: dict(one.fields or {}) for one in found.values()} == {

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from tests.support.join_cluster import Cluster
 from tests.support.join_search import Chances, tell

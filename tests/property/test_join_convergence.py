@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from cdc.join.tree import Node
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from tests.support.join_cluster import DEFERRED, Cluster
 from tests.support.join_loops import agrees, truth
 from tests.support.join_search import Chances, search

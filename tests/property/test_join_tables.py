@@ -10,7 +10,7 @@ from cdc.join.document import Shape
 from cdc.join.view import JoinedView
 from cdc.types.arrow import arrow_of_spark
 from sinks.iceberg.rows import VERSION_COLUMN, held_rows
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner, Made
 from spark.join.table_stage import COLUMNS, table_batch, table_entries
 from spark.join.task import Task

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operations.standing.judge import Looked, fold, judged
-from sinks.redis.matches import Kept, read_kept, write_kept
+from sinks.redis.stream.matches import Kept, read_kept, write_kept
 from tests.support.standing import folded
 from tests.support.standing_model import Model, matches
 

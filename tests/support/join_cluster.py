@@ -19,7 +19,7 @@ import orjson
 from cdc.errors import Fenced, SinkUnavailable, UnavailableValue
 from cdc.join.incoming import Incoming
 from sinks.rowstore.contract import RowStore
-from sinks.rowstore.memory_nodes import Servers
+from sinks.rowstore.memory.nodes import Servers
 from spark.join.engine import Joiner, Made
 from spark.join.task import Task
 from tests.support.join_worker import PoorDocument, Worker

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from sinks.rowstore.memory import MemoryStore
-from sinks.rowstore.memory_nodes import Servers
+from sinks.rowstore.memory.nodes import Servers
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from tests.support.join_cluster import DEFERRED, Cluster, MakeJoiner
 from tests.support.join_fill import Fill

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from tests.support import redis_dump
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -12,7 +12,7 @@ from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.assemble import Assembler
 from spark.join.climb import Ids
 from spark.join.engine import Joiner, Made

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 
 # One key: {"key": text, "type": string|hash|set|zset, "ttl_ms": milliseconds or -1, "value": base64 inside}.
 Entry = dict[str, Any]

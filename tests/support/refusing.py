@@ -12,7 +12,7 @@ from cdc.join.rows import Stored, read
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from sinks.rowstore import key_names
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.records import RecordReader
 from spark.join.task import Task

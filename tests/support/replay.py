@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from random import Random
 
-from sinks.rowstore.memory import MemoryStore
-from sinks.rowstore.memory_nodes import Servers
+from sinks.rowstore.memory.nodes import Servers
+from sinks.rowstore.memory.store import MemoryStore
 from tests.support.join_cluster import Cluster
 from tests.support.join_search import Chances, random_world, tell
 

@@ -11,11 +11,11 @@ import orjson
 from operations.standing.matcher import Matcher
 from operations.standing.registered import Registered
 from sinks.contract import Held
-from sinks.elasticsearch.percolator import Judged
-from sinks.elasticsearch.queries import Query
-from sinks.redis.matches import Event, Kept, State
+from sinks.elasticsearch.standing.percolator import Judged
+from sinks.elasticsearch.standing.queries import Query
 from sinks.redis.read import NoChanges
-from sinks.redis.tail import Entry, Standing
+from sinks.redis.stream.matches import Event, Kept, State
+from sinks.redis.stream.tail import Entry, Standing
 
 Ranges = dict[str, tuple[int, int]]
 

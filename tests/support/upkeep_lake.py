@@ -23,14 +23,14 @@ from pyspark.sql import SparkSession
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from spark.machine.session import build_session
-from spark.warehouse import upkeep_plan
 from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.marks import QUERY
 from spark.warehouse.merge import merge_statement
 from spark.warehouse.table import catalog_settings
-from spark.warehouse.upkeep import Upkeep, insisting, read_note
-from spark.warehouse.upkeep_plan import DAY, HOUR, Act, Memory, Policy
-from spark.warehouse.upkeep_steps import do, others_in, signs_of
+from spark.warehouse.upkeep import plan
+from spark.warehouse.upkeep.plan import DAY, HOUR, Act, Memory, Policy
+from spark.warehouse.upkeep.steps import do, others_in, signs_of
+from spark.warehouse.upkeep.upkeep import Upkeep, insisting, read_note
 
 CATALOG, ROWS, BATCHES = "hw_lake", 1000, 16
 MANY = 5
@@ -260,8 +260,8 @@ def history(lake: Lake) -> dict[str, Any]:
 
 def main(folder: Path) -> dict[str, Any]:
     """All of it, in both formats where they differ."""
-    upkeep_plan.MANY_FILES = upkeep_plan.MANY_MANIFESTS = MANY
-    upkeep_plan.MANY_EXPIRED, upkeep_plan.REST, upkeep_plan.RARE_REST = 4, 0.0, 0.0
+    plan.MANY_FILES = plan.MANY_MANIFESTS = MANY
+    plan.MANY_EXPIRED, plan.REST, plan.RARE_REST = 4, 0.0, 0.0
     place = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="shop")
     spark = build_session(
         "upkeep",

@@ -17,7 +17,7 @@ from cdc.records.change import Change, Op
 from cdc.records.debezium_json import Decoder
 from connectors.missed_deletes import ghost_event
 from connectors.topics import FOR_EVER, data_topics
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.records import RecordReader
 from spark.join.stage import _Refused

@@ -30,7 +30,7 @@ from operations.explain.differences import Difference, differences, without
 from operations.explain.report import _position, find_view
 from operations.status.sinks import _sink
 from operations.status.source import SourceState, line, warning
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.disk.status import FlowStatus, state_of
 from spark.join.engine import Joiner
 from spark.join.explain import explain, row_id

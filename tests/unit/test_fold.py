@@ -26,8 +26,8 @@ from spark.flow import flow_name, flow_of
 from spark.reading.record import batch_of
 from spark.warehouse.merge import key_names
 from spark.warehouse.table import state_columns
-from truth import folded
-from truth.events import Event
+from truth.events import folded
+from truth.events.logged import Event
 
 TEXT = """\
 version: 1

@@ -39,8 +39,8 @@ from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.reading.spec import FlowSpec
-from spark.warehouse.history_rows import HistoryDecoder
-from spark.warehouse.history_tables import HistoryPlace, columns_of, follow, former_column, retyped_key
+from spark.warehouse.history.rows import HistoryDecoder
+from spark.warehouse.history.tables import HistoryPlace, columns_of, follow, former_column, retyped_key
 from tests.support.histories import Event, state_at
 from tests.unit.test_spark_entries import records
 

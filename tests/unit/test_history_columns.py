@@ -13,7 +13,7 @@ from cdc.catalogue import Column, Table
 from cdc.records.history import COLUMNS, set_aside
 from cdc.shapes import Shape, Shapes
 from cdc.view import View
-from spark.warehouse.history_tables import follow, numbers_of
+from spark.warehouse.history.tables import follow, numbers_of
 
 
 def table(**numbers: int) -> Table:

@@ -33,7 +33,7 @@ from operations.state.history import root_tables, topics_read
 from sinks.iceberg import catalogue as iceberg
 from spark.log_gaps import write_unread
 from spark.unread import Mark, Unread
-from spark.warehouse import history as begin
+from spark.warehouse.history import history as begin
 
 
 def pipeline(**sink: Any) -> Pipeline:
@@ -136,7 +136,7 @@ def test_until_the_next_gap_is_noted_compaction_comes_no_further_than_this_one(
     )
     monkeypatch.setattr(begin, "LogEnds", lambda *_: log)
     monkeypatch.setattr(begin, "committed_offsets", lambda _: (3, {"t": {0: 5}}))
-    monkeypatch.setattr("spark.warehouse.history.time.time", lambda: clock[0])
+    monkeypatch.setattr("spark.warehouse.history.history.time.time", lambda: clock[0])
     flow: Any = SimpleNamespace(
         checkpoint=tmp_path / "checkpoint", folder=tmp_path, is_new=False, title="lake/_history",
         reading=SimpleNamespace(bootstrap="", client={}, tombstone_seconds=kept),

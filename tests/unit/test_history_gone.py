@@ -13,8 +13,8 @@ from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
 from cdc.view import View
 from spark.reading.spec import FlowSpec
-from spark.warehouse.history import BEGUN, still_written
-from spark.warehouse.history_tables import HistoryPlace
+from spark.warehouse.history.history import BEGUN, still_written
+from spark.warehouse.history.tables import HistoryPlace
 
 
 class Place(HistoryPlace):

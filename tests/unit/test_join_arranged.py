@@ -19,7 +19,7 @@ from cdc.join.view import JoinedView
 from cdc.keys import document_id
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.task import Task
 

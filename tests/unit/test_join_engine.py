@@ -14,7 +14,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
 from sinks.rowstore import key_names
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join import assemble
 from spark.join.engine import FILLED, PIECE, Joiner, Made
 from spark.join.task import Task

@@ -7,7 +7,7 @@ from cdc.join.incoming import Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.task import Task
 

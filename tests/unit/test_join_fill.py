@@ -18,7 +18,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.view import View
 from sinks.contract import Held
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.behind import Behind
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query

@@ -15,8 +15,8 @@ from cdc.catalogue import Column, Table
 from cdc.errors import NewerFormat, SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from cdc.join.tree import Node, Order
-from sinks.rowstore.memory import MemoryStore
-from sinks.rowstore.memory_nodes import Servers
+from sinks.rowstore.memory.nodes import Servers
+from sinks.rowstore.memory.store import MemoryStore
 from spark.disk.checkpoint import committed_offsets, planned, trim
 from spark.flow import Flow, Reading
 from spark.join import health

@@ -11,7 +11,7 @@ from cdc.join.incoming import Incoming
 from cdc.join.rows import Stamp
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.records import RecordReader, Taken
 from spark.join.timely import Timely
 from spark.reading.spec import FlowSpec

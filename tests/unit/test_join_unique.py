@@ -19,7 +19,7 @@ from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
 from connectors.tables.catalogue import unique_keys
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.explain import explain
 from spark.join.task import Task

@@ -16,7 +16,7 @@ from cdc.join.view import JoinedView
 from cdc.letters.words import LEFT_OUT, bare, cause_of, hidden
 from cdc.records.change import Change, Op
 from operations.explain.report import _total
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory.store import MemoryStore
 from spark.join import stage
 from spark.join.engine import Joiner, Made
 from spark.join.explain import explain

@@ -21,7 +21,7 @@ from operations.push.lens import Lens
 from operations.push.told import Changes
 from operations.push.walk import PAGE, Walk
 from sinks.contract import Held
-from sinks.redis.tail import Entry, Standing
+from sinks.redis.stream.tail import Entry, Standing
 
 MARK = "0123456789abcdef"
 OPEN, SHUT, OTHER = b'{"s":"open","n":1}', b'{"s":"shut","n":1}', b'{"s":"open","n":2}'

@@ -17,10 +17,10 @@ from sinks.elasticsearch import expunge, sink
 from sinks.elasticsearch.client import RawSourceSerializer
 from sinks.elasticsearch.expunge import Expunger
 from sinks.elasticsearch.opensearch import OpenSearch, open_point
-from sinks.elasticsearch.queries import QueryStore
-from sinks.elasticsearch.searched import Searched
 from sinks.elasticsearch.settings import read_settings
 from sinks.elasticsearch.sink import ElasticsearchSink
+from sinks.elasticsearch.standing.queries import QueryStore
+from sinks.elasticsearch.standing.searched import Searched
 
 CONFIG: dict[str, Any] = {
     "type": "elasticsearch",

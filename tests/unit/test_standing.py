@@ -24,9 +24,9 @@ from operations.standing.saved import query_of
 from operations.standing.seen import Seen
 from operations.state.pausing import pause
 from sinks.contract import Held
-from sinks.elasticsearch.queries import Query
-from sinks.redis.match_tail import Matched
-from sinks.redis.matches import State
+from sinks.elasticsearch.standing.queries import Query
+from sinks.redis.stream.match_tail import Matched
+from sinks.redis.stream.matches import State
 
 FILE = """
 version: 1

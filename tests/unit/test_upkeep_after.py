@@ -8,9 +8,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark.warehouse import upkeep
-from spark.warehouse.upkeep import Upkeep
-from spark.warehouse.upkeep_plan import MANY_EXPIRED, MANY_FILES, Act, Policy, Signs, Snapshot
+from spark.warehouse.upkeep import upkeep
+from spark.warehouse.upkeep.plan import MANY_EXPIRED, MANY_FILES, Act, Policy, Signs, Snapshot
+from spark.warehouse.upkeep.upkeep import Upkeep
 
 TABLE, NOW = "`c`.`n`.`t`", 1_800_000_000.0
 
@@ -52,7 +52,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World()
     for name in ("loaded", "signs_of", "do"):
         monkeypatch.setattr(upkeep, name, getattr(made, name))
-    monkeypatch.setattr("spark.warehouse.upkeep.time.monotonic", lambda: made.now)
+    monkeypatch.setattr("spark.warehouse.upkeep.upkeep.time.monotonic", lambda: made.now)
     yield made
 
 

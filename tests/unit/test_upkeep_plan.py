@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from spark.warehouse.marks import QUERY
-from spark.warehouse.upkeep import insisting, is_conflict
-from spark.warehouse.upkeep_plan import (
+from spark.warehouse.upkeep.plan import (
     DAY,
     EXPIRED_SHARE,
     FIRST_PAUSE,
@@ -35,6 +34,7 @@ from spark.warehouse.upkeep_plan import (
     expired,
     policy_of,
 )
+from spark.warehouse.upkeep.upkeep import insisting, is_conflict
 
 NOW = 1_800_000_000.0
 POLICY = Policy()

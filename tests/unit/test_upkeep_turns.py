@@ -8,8 +8,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark.warehouse.upkeep_plan import REST
-from spark.warehouse.upkeep_turns import MOST_SECONDS, Turns
+from spark.warehouse.upkeep.plan import REST
+from spark.warehouse.upkeep.turns import MOST_SECONDS, Turns
 
 TABLES = [f"`c`.`n`.`t{number}_history`" for number in range(500)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from cdc.timed import WindowView
 from tests.support.trees import table
-from truth.windowed import _group, _key, moment
+from truth.events.windowed import _group, _key, moment
 
 VALUES = (None, "null", "\\N", "N", "\\", "\\\\N", "|", "a\\N", 7)
 EVENTS = table("events", "id", id="int4")

@@ -17,7 +17,7 @@ import orjson
 
 from cdc.timed import TimedView
 from truth.columns import moment_number
-from truth.events import Events, canonical_row, converters, row_id
+from truth.events.logged import Events, canonical_row, converters, row_id
 from truth.spark_sql import FAILED, ask, table_shape
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def take(store: sqlite3.Connection, view: TimedView, events: Events) -> int | No
     """Read the log into the store.
 
     Args:
-        store: a ``truth.events.scratch`` of ``TABLE``.
+        store: a ``truth.events.logged.scratch`` of ``TABLE``.
         view: the view.
         events: reads the log from its beginning, the events of a partition in their order.
 

@@ -16,8 +16,8 @@ from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
 from sinks.elasticsearch.client import PASSING, reason_of, refused, translated
 from sinks.elasticsearch.mapping import flatten
 from sinks.elasticsearch.owners import is_owner, owner, told
-from sinks.elasticsearch.queries import MOST, Query, settings_of
 from sinks.elasticsearch.settings import Settings, Target
+from sinks.elasticsearch.standing.queries import MOST, Query, settings_of
 
 # No column is called so.
 OWN = "@headwater"

@@ -1,4 +1,5 @@
-"""What is to be done about a table of a warehouse, by its metadata. Pure; ``spark.warehouse.upkeep`` looks and does.
+"""What is to be done about a table of a warehouse, by its metadata. Pure; ``spark.warehouse.upkeep.upkeep`` looks and
+does.
 
 A table that is merged into every few seconds gains a small file or two with each merge, deleted rows,
 a manifest, and a snapshot. Left alone, a read opens ten thousand files. The figures below say how much of that a reader

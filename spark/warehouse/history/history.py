@@ -35,13 +35,13 @@ from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
-from spark.warehouse.history_rows import history_ddl, history_rows
-from spark.warehouse.history_tables import HistoryPlace, columns_there
+from spark.warehouse.history.rows import history_ddl, history_rows
+from spark.warehouse.history.tables import HistoryPlace, columns_there
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text
 from spark.warehouse.merge import FULL
-from spark.warehouse.upkeep import Policy, Upkeep
-from spark.warehouse.upkeep_steps import shorten
-from spark.warehouse.upkeep_turns import Turns
+from spark.warehouse.upkeep.steps import shorten
+from spark.warehouse.upkeep.turns import Turns
+from spark.warehouse.upkeep.upkeep import Policy, Upkeep
 
 FLOW = "_history"
 # Kafka's word for the first offset that there is.

@@ -18,8 +18,8 @@ import orjson
 from elasticsearch import BadRequestError, Elasticsearch
 
 from sinks.elasticsearch.client import translated
-from sinks.elasticsearch.percolator import BAD_QUERY, OWN, UNREAD, Percolator, parts, words
-from sinks.elasticsearch.queries import MOST, Query
+from sinks.elasticsearch.standing.percolator import BAD_QUERY, OWN, UNREAD, Percolator, parts, words
+from sinks.elasticsearch.standing.queries import MOST, Query
 
 # Documents that are judged together: each query is run once for them.
 TOGETHER = 1_000

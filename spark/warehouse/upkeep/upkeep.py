@@ -2,7 +2,7 @@
 
 Called in the writer's own turn, after a commit, so that nothing of ours is ever in its own way; one step at a time, so
 that the next batch waits for no more than that. What somebody else's commit comes between is dropped and done later:
-the table is right without it. ``spark.warehouse.upkeep_plan`` judges what is due.
+the table is right without it. ``spark.warehouse.upkeep.plan`` judges what is due.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from spark.disk.files import write_somehow
 from spark.told import explain
 from spark.warehouse.brief import shortened
 from spark.warehouse.iceberg_history import loaded
-from spark.warehouse.upkeep_plan import Act, Memory, Policy, due, policy_of
-from spark.warehouse.upkeep_steps import do, signs_of
+from spark.warehouse.upkeep.plan import Act, Memory, Policy, due, policy_of
+from spark.warehouse.upkeep.steps import do, signs_of
 
 __all__ = ["Policy", "Upkeep", "insisting", "is_conflict", "plain", "policy_of", "read_note"]
 

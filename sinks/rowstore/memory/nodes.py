@@ -1,4 +1,4 @@
-"""What the nodes of a row store in memory hold: see sinks/rowstore/memory.py."""
+"""What the nodes of a row store in memory hold: see sinks/rowstore/memory/store.py."""
 
 from __future__ import annotations
 

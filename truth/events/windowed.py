@@ -1,7 +1,7 @@
 """What views of windows must hold: all events of the log, put into their windows and measured by Python.
 
 Spark says what groups and measures an event, and nothing else. Events wait in a file, sorted by window: in memory is
-one page of them, and what one window (of sessions one session) keeps, see ``truth.measured``.
+one page of them, and what one window (of sessions one session) keeps, see ``truth.events.measured``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import orjson
 from cdc.keys import document_id
 from cdc.timed import WindowView
 from cdc.types import canonical_result
-from truth.events import Events, scratch
-from truth.happened import TABLE, Happened, Waiting, happened, take
-from truth.measured import Kept, Plan
+from truth.events.happened import TABLE, Happened, Waiting, happened, take
+from truth.events.logged import Events, scratch
+from truth.events.measured import Kept, Plan
 from truth.spark_sql import table_shape
 
 if TYPE_CHECKING:

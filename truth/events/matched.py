@@ -18,9 +18,9 @@ import orjson
 
 from cdc.timed import Kind, MatchView
 from cdc.types import canonical_result
-from truth.events import Events, scratch
-from truth.happened import TABLE, TOGETHER_MS, Happened, Waiting, happened, take
-from truth.windowed import Told, moment
+from truth.events.happened import TABLE, TOGETHER_MS, Happened, Waiting, happened, take
+from truth.events.logged import Events, scratch
+from truth.events.windowed import Told, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

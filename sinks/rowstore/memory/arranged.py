@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cdc.join.versions import READ_MARK
 from sinks.rowstore.contract import Attempt
-from sinks.rowstore.memory_talk import MemoryTalk
+from sinks.rowstore.memory.talk import MemoryTalk
 
 
 class MemoryArranged(MemoryTalk):

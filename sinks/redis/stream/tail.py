@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from sinks.contract import Held
 from sinks.redis import names
-from sinks.redis.changes import NO_CHANGE
 from sinks.redis.client import Client
 from sinks.redis.names import Names
 from sinks.redis.read import NoChanges, Reads, raised
+from sinks.redis.stream.changes import NO_CHANGE
 
 # Counted in the server: entries hold documents. KEYS: stream. ARGV: behind which entry.
 _PAGE = 1_000

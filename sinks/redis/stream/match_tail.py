@@ -9,12 +9,12 @@ import orjson
 
 from sinks.contract import Held
 from sinks.redis import names
-from sinks.redis.changes import NO_CHANGE
 from sinks.redis.client import Client
-from sinks.redis.matches import read_kept
 from sinks.redis.names import Names
 from sinks.redis.read import NoChanges, one_run, raised
-from sinks.redis.tail import Standing, count_behind
+from sinks.redis.stream.changes import NO_CHANGE
+from sinks.redis.stream.matches import read_kept
+from sinks.redis.stream.tail import Standing, count_behind
 
 PAGE = 1_000
 

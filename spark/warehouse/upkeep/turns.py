@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from spark.warehouse.upkeep import Upkeep
-from spark.warehouse.upkeep_plan import REST
+from spark.warehouse.upkeep.plan import REST
+from spark.warehouse.upkeep.upkeep import Upkeep
 
 # In one batch no step is begun after so many seconds of them; and one that took far longer is made up for in four times
 # as many, in which other tables of the history may wait for nothing.
@@ -42,7 +42,7 @@ class Turns:
 
         Args:
             spark: the session that has committed to them.
-            loading: see ``spark.warehouse.upkeep_plan.due``.
+            loading: see ``spark.warehouse.upkeep.plan.due``.
         """
         self._left = min(MOST_SECONDS, self._left + (self._clock() - self._at) / REST)
         while self._waiting and self._left > 0:

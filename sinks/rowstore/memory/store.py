@@ -15,7 +15,7 @@ from cdc.errors import Fenced, SinkUnavailable
 from cdc.formats import ROWS
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
-from sinks.rowstore.memory_arranged import MemoryArranged
+from sinks.rowstore.memory.arranged import MemoryArranged
 
 Step = Callable[[str], None]
 

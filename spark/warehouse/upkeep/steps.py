@@ -1,4 +1,4 @@
-"""What upkeep looks at and does, by Iceberg's own procedures; which of it, ``spark.warehouse.upkeep_plan`` says."""
+"""What upkeep looks at and does, by Iceberg's own procedures; which of it, ``spark.warehouse.upkeep.plan`` says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.marks import OURS
-from spark.warehouse.upkeep_plan import (
+from spark.warehouse.upkeep.plan import (
     DELETED_SHARE,
     ORPHAN_SECONDS,
     SMALL_BYTES,

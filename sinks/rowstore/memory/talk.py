@@ -8,7 +8,7 @@ from typing import Any
 from cdc.errors import Fenced, SinkUnavailable
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt
-from sinks.rowstore.memory_nodes import Servers
+from sinks.rowstore.memory.nodes import Servers
 
 Step = Callable[[str], None]
 

@@ -17,7 +17,7 @@ import orjson
 from cdc.fold import FoldView, folded
 from cdc.keys import document_id
 from cdc.types import spark_type
-from truth.events import Events, canonical_row, converters, scratch
+from truth.events.logged import Events, canonical_row, converters, scratch
 from truth.spark_sql import FAILED, Shape, ask
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Standing queries in Elasticsearch: kept, and documents judged by them."""

@@ -1,0 +1,1 @@
+"""A view's changes and matches as streams in Redis, and who reads them."""

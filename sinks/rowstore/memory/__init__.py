@@ -1,0 +1,1 @@
+"""The row store in memory: the double of the one in Redis."""

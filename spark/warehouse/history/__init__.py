@@ -1,0 +1,1 @@
+"""A warehouse that keeps history: every event of its tables, appended once."""

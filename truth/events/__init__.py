@@ -1,0 +1,1 @@
+"""What views made of events must hold, worked out once more; somebody hands the events in."""

@@ -8,7 +8,7 @@ from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
 from connectors.actions import Action, Show, run_all
 from connectors.actual import observe
-from connectors.alone import changing
+from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
 from connectors.plan import plan
 from connectors.servers import open_servers

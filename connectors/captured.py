@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from connectors.actions import Action, statements
-from connectors.begins import TOPIC, Begins
 from connectors.database.lost import note_missing
 from connectors.database.number import check_number
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
+from connectors.topic_begins import TOPIC, Begins
 
 if TYPE_CHECKING:
     from connectors.servers import Servers

@@ -19,7 +19,7 @@ from cdc.log.client import Kafka
 from cdc.log.records import SILENCE_SECONDS, records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN
-from connectors.alone import changing
+from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
 from connectors.marker import snapshot_position
 from connectors.servers import Servers

@@ -8,7 +8,7 @@ from cdc.errors import SourceError
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
 from connectors.actions import Action, Show, run_all
-from connectors.alone import changing
+from connectors.advisory_lock import changing
 from connectors.captured import read_captured, read_left
 from connectors.connector import read_connector
 from connectors.database.publication import read_publication

@@ -29,7 +29,7 @@ from cdc.log.records import records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN, lsn_of
 from connectors.absent_keys import NO_SWEEP, KeyCheck
-from connectors.alone import changing
+from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
 from connectors.cut_snapshot import write_deletes
 from connectors.database.history import read_moment

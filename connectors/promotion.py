@@ -26,7 +26,7 @@ from cdc.errors import SourceChanged, SourceError
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from cdc.records.position import format_lsn
-from connectors.alone import alone
+from connectors.advisory_lock import alone
 from connectors.database.history import Moment
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import is_our_stop, note_stop, note_timeline, noted_timeline, read_history

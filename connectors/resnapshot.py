@@ -22,8 +22,7 @@ from cdc.records.position import format_lsn
 from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.actual import find_changes, find_gaps, observe
-from connectors.alone import changing
-from connectors.begins import Begins
+from connectors.advisory_lock import changing
 from connectors.captured import Captured, read_captured, want_again
 from connectors.conditions import check_condition
 from connectors.connector import RunningConnector, read_connector, start_again, wait_ready
@@ -51,6 +50,7 @@ from connectors.source_gaps import (
     stored_lsn,
 )
 from connectors.tables.catalogue import near_misses, read_catalogue
+from connectors.topic_begins import Begins
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"

@@ -17,7 +17,7 @@ from operations.edits.changes import Changes
 from operations.edits.pending import pending, told, under_way
 from operations.gate import refuse_wrong_views
 from operations.generations.outdated import line, needed
-from operations.schema.said import migrations
+from operations.schema.migrations import migrations
 from operations.status.evolving import evolving
 
 # Tables that the last line names.

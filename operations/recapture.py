@@ -25,7 +25,7 @@ from connectors.database.history import read_moment
 from connectors.drop import drop
 from connectors.postgres import connect
 from connectors.snapshot import wait_snapshot
-from operations.apart import Apart
+from operations.child_process import Apart
 from operations.edits.build import build
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost

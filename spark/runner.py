@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from cdc.errors import DiskFull, Fenced, HeadwaterError, ShapeUnknown
 from cdc.journal import about
 from cdc.records.position import format_lsn, unpack
-from spark import told
+from spark import failures
 from spark.disk.batches import Batch, keep
 from spark.disk.status import FlowStatus
 from spark.flow import Flow
@@ -230,7 +230,7 @@ class Runner:
         if error is None:
             run.finished = True
             return
-        text = told.whole(error)
+        text = failures.whole(error)
         if now - run.started > WELL_AFTER:
             run.pause, run.lost = FIRST_PAUSE, 0
         self._spark_failure(run, text, now)
@@ -247,14 +247,14 @@ class Runner:
             run.query, run.retry_at = None, now
             run.restarts.add(why)
             return
-        if told.FULL.search(text):
-            self._failure(run, told.no_room(run.flow.checkpoint, text), terminal=False, now=now)
+        if failures.FULL.search(text):
+            self._failure(run, failures.no_room(run.flow.checkpoint, text), terminal=False, now=now)
             return
-        kinds = told.kinds(text)
+        kinds = failures.kinds(text)
         run.taken, run.doubts = run.taken or Fenced in kinds, ShapeUnknown in kinds
         run.lost = run.lost + 1 if _LOST.search(text) else 0
-        terminal = told.refused(text) or run.lost >= LOST_TIMES
-        self._failure(run, told.explain(text), terminal=terminal, now=now)
+        terminal = failures.refused(text) or run.lost >= LOST_TIMES
+        self._failure(run, failures.explain(text), terminal=terminal, now=now)
 
     @staticmethod
     def _failure(run: Running, reason: str, *, terminal: bool, now: float) -> None:

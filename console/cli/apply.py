@@ -44,7 +44,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from console.cli.shared.snapshot_bars import SnapshotView
     from operations.edits.pending import let_go, pending, told
     from operations.gate import refuse_wrong_views
-    from operations.schema.said import let_through
+    from operations.schema.migrations import let_through
     from operations.state.accepted import hand_over, text_of
 
     data = read_pipeline(file)

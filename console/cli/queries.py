@@ -14,7 +14,7 @@ from console.cli.shared.cut import cut
 from console.cli.shared.options import json_option, pipeline_argument, print_json
 
 if TYPE_CHECKING:
-    from operations.push.told import Told
+    from operations.push.events import Told
 
 # More of a query, or of a document, only hides the others; --json has all of it.
 MAX_SHOWN = 120

@@ -13,7 +13,7 @@ from console.cli.shared.cut import cut
 from console.cli.shared.options import pipeline_argument
 
 if TYPE_CHECKING:
-    from operations.push.told import Told
+    from operations.push.events import Told
 
 # More than this of a document only hides the others; --json has all of it.
 MAX_SHOWN = 160
@@ -56,10 +56,10 @@ def command(
     After --after with a cursor that is too old, or of another generation, comes `reset`, and then all documents.
     """
     from cdc.pipeline import load
+    from operations.push.events import Changes
     from operations.push.following import follow
     from operations.push.lens import Lens
     from operations.push.source import Source, place_of
-    from operations.push.told import Changes
 
     names = [name.strip() for name in (fields or "").split(",") if name.strip()]
     lens, unknown = Lens.of(filter_, names), _Unknown(names, view)

@@ -14,7 +14,7 @@ from cdc.errors import Refused
 from cdc.pipeline import Pipeline, load
 from console.http.reports import Asked
 from console.http.served import Served
-from operations.apart import Apart
+from operations.child_process import Apart
 from operations.explain.hidden import without_values
 from operations.explain.report import explain_report
 from operations.letters.listing import LIMIT, letter_report, letters_report

@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 from cdc.errors import HeadwaterError, Refused
 from cdc.filters import MAX_CHARS as MAX_FILTER
 from console.http.reports import Asked
-from operations.push import told
+from operations.push import events as told
 from operations.push.cursor import MAX_CHARS
+from operations.push.events import Told
 from operations.push.lens import Lens
 from operations.push.streams import Subscriber
-from operations.push.told import Told
 
 # A reader that takes nothing for so long is told so as soon as it takes something again, and let go: it goes on from
 # its cursor. Meanwhile it costs what lies in its socket. One that never does is ended by the kernel (server.py).

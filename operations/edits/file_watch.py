@@ -16,7 +16,7 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import pause_after
-from operations.apart import Apart, Start, end_all
+from operations.child_process import Apart, Start, end_all
 from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
 from operations.run.machines import check_machines, with_master

@@ -14,7 +14,7 @@ from typing import Any
 
 from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline, load
-from operations.apart import Apart
+from operations.child_process import Apart
 from operations.generations.promote import candidate, promote, refuse_far_behind
 from operations.generations.retire import retire
 from operations.jobs.job import Job

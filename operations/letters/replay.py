@@ -116,7 +116,7 @@ def _group(
     say: Callable[[str], None],
     stop: Callable[[], bool],
 ) -> None:
-    from operations.letters.again import written_again
+    from operations.letters.rewrite import written_again
 
     sink, number, view = group
     say(f"{sink}{f', {view}' if view else ''}: {len(letters):,} letters")

@@ -20,7 +20,7 @@ from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
 from cdc.polling import pause_after
 from cdc.wording import worded
-from operations.apart import Apart, Start, end_all
+from operations.child_process import Apart, Start, end_all
 from operations.losses import steps
 from operations.losses.loss_watch import LossWatch
 from operations.state.folder import chosen_sinks, register_of, state_dir

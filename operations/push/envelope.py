@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import orjson
 
+from operations.push.events import Told
 from operations.push.signing import message_id
-from operations.push.told import Told
 
 # A snapshot event has a quarter of this; a single event may be larger.
 BODY_BYTES = 1 << 20

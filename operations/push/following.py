@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from operations.push.events import Told
 from operations.push.feed import BLOCK_MS, PAUSE_SECONDS
 from operations.push.follows import Sees
 from operations.push.source import TROUBLES, Source, told
-from operations.push.told import Told
 from operations.push.walk import Walk
 from sinks.redis.client import is_passing
 from sinks.redis.read import Moving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from operations.push.told import Told
+from operations.push.events import Told
 from sinks.contract import Held
 from sinks.redis.stream.tail import Standing
 

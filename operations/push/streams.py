@@ -13,10 +13,10 @@ from typing import Any
 from cdc.errors import TooManyWaits
 from cdc.pipeline import Pipeline
 from operations.push.cursor import Cursor
+from operations.push.events import Told
 from operations.push.feed import PAUSE_SECONDS, Feed
 from operations.push.follows import Sees
 from operations.push.source import TROUBLES, Place, place_of, told
-from operations.push.told import Told
 from operations.push.walk import Walk, behind, seen
 from sinks.redis.client import is_passing
 from sinks.redis.read import Moving

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cdc.errors import SinkUnavailable
-from operations.push import told
+from operations.push import events
 from operations.push.cursor import Cursor, number_of, parse_cursor
+from operations.push.events import Told
 from operations.push.follows import Follows, Placed, Sees
-from operations.push.told import Told
 from sinks.contract import Held
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.stream.tail import Standing
@@ -96,11 +96,11 @@ class Walk:
         standing = self._tail.standing()
         self._cursor = start_of(self._tail, standing, f"changes of view {self._view}")
         # What was begun and told nothing need not be taken back.
-        found = [] if self._empty else [told.reset(self._why)]
+        found = [] if self._empty else [events.reset(self._why)]
         self._why, self._empty = "", True
         if not self._documents:
             self.live, self._empty = True, False
-            return [*found, told.ready(self._cursor, self._view)]
+            return [*found, events.ready(self._cursor, self._view)]
         self._pages, self._held = self._tail.pages(standing), None
         return found
 
@@ -114,7 +114,7 @@ class Walk:
                 raise
         if self._held is None:
             self._pages, self.live, self._empty = None, True, False
-            return [told.ready(self.cursor, self._view)]
+            return [events.ready(self.cursor, self._view)]
         at, documents = self._held
         if number_of(at) > self.cursor.number:
             entries = [one for one in self._after() if number_of(one.place) <= number_of(at)]
@@ -131,7 +131,7 @@ class Walk:
         found = self.advance(entries)
         if not self.live and len(entries) < PAGE:
             self.live = True
-            found.append(told.ready(self.cursor, self._view))
+            found.append(events.ready(self.cursor, self._view))
         return found
 
     def _after(self) -> Sequence[Placed]:

@@ -16,10 +16,10 @@ from cdc.errors import HeadwaterError
 from operations.push.carrier import Carrier
 from operations.push.delivery import Delivery, Sending, Taken
 from operations.push.envelope import cut
+from operations.push.events import Told
 from operations.push.feed import BLOCK_MS
 from operations.push.health import Health
 from operations.push.source import TROUBLES, Source, told
-from operations.push.told import Told
 from operations.push.walk import Walk
 from sinks.redis.read import Moving
 from sinks.redis.stream.tail import Standing

@@ -17,11 +17,11 @@ from cdc.pipeline.queries import MatchPush
 from cdc.repeating import Repeating
 from operations.push.carrier import Destination
 from operations.push.delivery import Sending
+from operations.push.events import Changes
 from operations.push.health import write_note
 from operations.push.lens import Lens
 from operations.push.posting import Address
 from operations.push.source import place_of
-from operations.push.told import Changes
 from operations.push.webhook import Sender
 from operations.push.writing import topic_of
 

@@ -13,7 +13,7 @@ from typing import Any
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, ShapeUnknown, StateError
 from cdc.pipeline import Pipeline
-from operations.apart import Apart
+from operations.child_process import Apart
 from operations.generations.found import adopt
 from operations.generations.outdated import FILLED, read_filled
 from operations.generations.promote import promote

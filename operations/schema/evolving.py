@@ -23,7 +23,7 @@ from cdc.shapes import Shape
 from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
-from operations.apart import Apart, Start
+from operations.child_process import Apart, Start
 from operations.opened import with_table, without_absent
 from operations.rebuild.next_one import build_next
 from operations.run.machines import with_master

@@ -14,7 +14,7 @@ from typing import Any
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.polling import pause_after
-from operations.apart import Apart, Start, end_all
+from operations.child_process import Apart, Start, end_all
 from operations.schema.steps import Step
 from operations.state.evolution import write_progress
 

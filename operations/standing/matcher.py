@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from operations.push.cursor import Cursor, number_of, parse_cursor
 from operations.push.walk import start_of
+from operations.standing.backfill import Page, Work, work_for
 from operations.standing.judge import Looked, fold
 from operations.standing.registered import UNJUDGED, Registered, Searches
-from operations.standing.work import Page, Work, work_for
 from sinks.redis.read import NoChanges
 from sinks.redis.stream.matches import Matches, State
 from sinks.redis.stream.tail import Entry, Standing, Tail

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 import orjson
 
 from operations.push.cursor import Cursor
+from operations.push.events import Told, bundled, lsn_of
 from operations.push.lens import Lens
-from operations.push.told import Told, bundled, lsn_of
 from sinks.contract import Held
 from sinks.redis.stream.match_tail import Matched
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, saved_name
 from operations.push.delivery import Sending
+from operations.push.events import Changes
 from operations.push.lens import Lens
 from operations.push.source import place_of
-from operations.push.told import Changes
 from operations.push.webhooks import destination_of
 from operations.standing.place import standing_place
 from operations.standing.saved import SearchServer

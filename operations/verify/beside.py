@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cdc.view import View
-from operations.apart import Apart, Say
+from operations.child_process import Apart, Say
 from operations.holding import holding
 from operations.opened import Opened
 from operations.verify.buckets import Side
-from operations.verify.told import reading
+from operations.verify.expected_file import reading
 from truth.bounds import Bounds
 
 

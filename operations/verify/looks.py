@@ -19,7 +19,7 @@ from cdc.view import View
 from operations.holding import Holding
 from operations.logged_events import Ends, Log, log_ends, logged
 from operations.status.frontier import Frontier
-from operations.verify.told import Told, reading
+from operations.verify.expected_file import Told, reading
 from truth.expected import digests, expected
 from truth.rows import snapshot, wal_position
 

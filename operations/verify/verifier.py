@@ -30,8 +30,8 @@ from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
+from operations.verify.expected_file import may_repeat, reading
 from operations.verify.settle import PAGE, Settler
-from operations.verify.told import may_repeat, reading
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
 from truth.expected import Expected, Form, digests, expected, needs_spark
 from truth.rows import rows_of, sampled_ids, snapshot

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from cdc.errors import HeadwaterError
-from spark.told import CALLING
+from spark.failures import CALLING
 
 BatchFunction = Callable[[DataFrame, int], None]
 

@@ -77,7 +77,7 @@ def test_a_cache_that_was_flushed_is_made_again(cached: Scenario) -> None:
 
 
 def rebuilds(shop: Scenario) -> list[psutil.Process]:
-    """Processes that the runner has begun to make a sink again (operations/apart.py)."""
+    """Processes that the runner has begun to make a sink again (operations/child_process.py)."""
     assert shop.runner is not None
     children = psutil.Process(shop.runner.pid).children()
     return [one for one in children if any("spawn_main" in word for word in one.cmdline())]

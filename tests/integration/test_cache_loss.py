@@ -15,7 +15,7 @@ import redis
 
 from cdc.pipeline import Pipeline, load
 from deploy.local.endpoints import Endpoints
-from operations.apart import Apart
+from operations.child_process import Apart
 from operations.losses import losses as module
 from operations.losses.losses import Losses
 from operations.state.folder import register_of

@@ -12,7 +12,7 @@ import pytest
 from cdc.errors import ConnectError, KafkaError, SourceChanged, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
-from connectors.alone import alone
+from connectors.advisory_lock import alone
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import read_captured
 from connectors.changed import find_changed

@@ -8,7 +8,7 @@ import pytest
 
 from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
-from operations.schema.said import let_through, migrations
+from operations.schema.migrations import let_through, migrations
 from tests.support.source import SourceDatabase
 
 pytestmark = pytest.mark.stack
@@ -54,7 +54,7 @@ def test_one_that_would_stay_is_refused_before_anything_of_it_is_done(
 def test_the_server_takes_one_statement_at_a_time_whatever_was_understood(
     source: SourceDatabase, applied: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operations.schema.said.statements", lambda text: [(1, text, "alter table")])
+    monkeypatch.setattr("operations.schema.migrations.statements", lambda text: [(1, text, "alter table")])
     with pytest.raises(SourceError, match="multiple commands"):
         tried(applied, tmp_path, "ALTER TABLE things ADD b int; COMMIT")
     assert source.rows(COLUMNS) == [("id",), ("a",)]

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from console.cli.tail import command
 from console.http import stream
 from operations.push import streams, walk
+from operations.push.events import Changes, Told
 from operations.push.following import follow
 from operations.push.lens import Lens
-from operations.push.told import Changes, Told
 from tests.support.pushed import Event, Listening, Pushed, folded
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, held, subject_on

@@ -1,4 +1,5 @@
-"""What processes of `operations.apart.Apart` do in tests. Imports next to nothing: each of them imports this anew."""
+"""What processes of `operations.child_process.Apart` do in tests. Imports next to nothing: each of them imports this
+anew."""
 
 from __future__ import annotations
 

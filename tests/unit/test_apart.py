@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from cdc.errors import HeadwaterError, SinkRefused
-from operations.apart import Apart, end_all
+from operations.child_process import Apart, end_all
 
 Say = Callable[[str], None]
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def deaf(say: Say) -> None:
 
 
 def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operations.apart.END_SECONDS", 0.2)
+    monkeypatch.setattr("operations.child_process.END_SECONDS", 0.2)
     with Apart(deaf) as work:
         while not (said := work.lines()):
             time.sleep(0.05)
@@ -90,7 +90,7 @@ def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_several_end_in_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     works = [Apart(deaf) for _ in range(4)]
     said = [line for work in works for line in _first(work)]
-    monkeypatch.setattr("operations.apart.END_SECONDS", 3.0)
+    monkeypatch.setattr("operations.child_process.END_SECONDS", 3.0)
     began = time.monotonic()
     end_all(works)
     assert 3.0 <= time.monotonic() - began < 9.0  # and not four times three
@@ -105,7 +105,7 @@ def _first(work: Apart[None]) -> list[str]:
 
 OWNER = """
     import time
-    from operations.apart import Apart
+    from operations.child_process import Apart
     from tests.unit.test_apart import wait
     if __name__ == "__main__":
         work = Apart(wait)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import Fenced
-from spark.told import FULL, explain, refused
+from spark.failures import FULL, explain, refused
 from spark.warehouse.brief import MOST_CHARACTERS, BatchFailed, brief, shortened
 
 PY4J = "py4j.protocol.Py4JJavaError: An error occurred while calling"

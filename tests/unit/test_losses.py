@@ -13,7 +13,7 @@ import pytest
 from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import poll
-from operations.apart import Apart
+from operations.child_process import Apart
 from operations.losses import losses as module
 from operations.losses.loss_watch import LossWatch
 from operations.losses.losses import Losses, next_step
@@ -21,7 +21,7 @@ from operations.state.folder import register_of
 from operations.status.alive import ailments
 from operations.status.facts import judged
 from operations.status.sinks import _sink
-from spark.told import explain
+from spark.failures import explain
 from tests.support.losing import engine_of
 from tests.support.steps import begin_and_fail, compare, fail, wait, work
 

@@ -12,7 +12,7 @@ from psycopg import errors
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline
 from connectors.postgres import Connection
-from operations.schema.said import _tried
+from operations.schema.migrations import _tried
 
 
 class Held:

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import ConfigError
-from operations.push import feed, streams, told
+from operations.push import events as told
+from operations.push import feed, streams
 from operations.push.cursor import Cursor, parse_cursor
+from operations.push.events import Changes
 from operations.push.feed import Ring
 from operations.push.lens import Lens
-from operations.push.told import Changes
 from operations.push.walk import PAGE, Walk
 from sinks.contract import Held
 from sinks.redis.stream.tail import Entry, Standing

@@ -14,12 +14,12 @@ from cdc.pipeline import load
 from console.cli.status import push_line
 from operations.check.webhooks import checked_webhooks
 from operations.metrics.pipelines import metrics
-from operations.push import told
+from operations.push import events as told
 from operations.push.cursor import Cursor
 from operations.push.envelope import BODY_BYTES, batch_of, cut
+from operations.push.events import Told
 from operations.push.health import Health, push_report, write_note
 from operations.push.signing import signed
-from operations.push.told import Told
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
 from operations.push.writing import records
 from operations.state.pausing import pause, resume

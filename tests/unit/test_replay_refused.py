@@ -11,7 +11,7 @@ import pytest
 
 from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
-from operations.letters import again
+from operations.letters import rewrite
 from operations.verify.repair.work import REASONS, Refused
 from spark.reading.entries import Entry
 from tests.support.trees import node, table
@@ -54,14 +54,14 @@ def test_a_joined_document_that_is_refused_again_keeps_its_letter(
 
     held_by_sink = SimpleNamespace(get=lambda _view, _keys: {})
     made = [Entry("v", key, 16, b"{}", "", -1, -1, 0) for key in KEYS]
-    monkeypatch.setattr(again, "holding", opened)
-    monkeypatch.setattr(again, "work_of", work_of)
-    monkeypatch.setattr(again, "joiner_of", lambda _work: SimpleNamespace(view=VIEW))
-    monkeypatch.setattr(again, "made_of", lambda *_: made)
-    monkeypatch.setattr(again, "write_made", refuse)
-    monkeypatch.setattr(again, "write_higher", lambda *_: None)
+    monkeypatch.setattr(rewrite, "holding", opened)
+    monkeypatch.setattr(rewrite, "work_of", work_of)
+    monkeypatch.setattr(rewrite, "joiner_of", lambda _work: SimpleNamespace(view=VIEW))
+    monkeypatch.setattr(rewrite, "made_of", lambda *_: made)
+    monkeypatch.setattr(rewrite, "write_made", refuse)
+    monkeypatch.setattr(rewrite, "write_higher", lambda *_: None)
     monkeypatch.setattr("operations.verify.repair.joined.repair_documents", not_there)
     build = SimpleNamespace(views=[VIEW], warehouse=warehouse, sink="s")
     openings = SimpleNamespace(build=lambda *_: build, catalogue=None, spark=lambda *_: None)
-    outcomes = again.written_again(cast(Any, openings), "s", 1, "v", LETTERS)
+    outcomes = rewrite.written_again(cast(Any, openings), "s", 1, "v", LETTERS)
     assert outcomes == {key.encode(): f"no room for {key}" for key in KEYS}

@@ -19,7 +19,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from console.cli.shared.flow_bars import FlowBars
 from operations.status.caught_up import Goal
-from spark import runner, told
+from spark import failures, runner
 from spark.disk import files
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import signature
@@ -336,8 +336,8 @@ def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path, monkeypa
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "temporary"))
     free = {tmp_path: 2**40, tmp_path / "temporary": 0}
-    monkeypatch.setattr(told.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))
-    assert f"{tmp_path}/temporary is full" in told.no_room(tmp_path, "No space left on device")
+    monkeypatch.setattr(failures.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))
+    assert f"{tmp_path}/temporary is full" in failures.no_room(tmp_path, "No space left on device")
 
 
 def test_a_full_disk_has_room_for_a_new_word_in_place_of_the_old(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

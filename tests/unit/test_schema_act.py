@@ -14,7 +14,7 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
-from operations.schema import said
+from operations.schema import migrations
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.changed import in_words
 from operations.schema.mapped import read_mapped
@@ -531,7 +531,7 @@ def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 def test_plan_names_what_is_no_column_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made again without its identity: `plan` said "table public.items: " and no more."""
-    monkeypatch.setattr(said, "estimated_rows", lambda connection, tables: {})
+    monkeypatch.setattr(migrations, "estimated_rows", lambda connection, tables: {})
     now = replace(CUSTOMERS, table=replace(CUSTOMERS.table, replica_identity="full"))
-    told = said._told(cast(Any, None), cast(Any, None), "public.customers", CUSTOMERS, now, [])
+    told = migrations._told(cast(Any, None), cast(Any, None), "public.customers", CUSTOMERS, now, [])
     assert told["changes"] == ["the replica identity is full"]

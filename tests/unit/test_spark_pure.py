@@ -8,9 +8,9 @@ import pytest
 from benchmarks.results import Measurement, quantile, write
 from cdc.errors import ConfigError
 from cdc.log.ends import reached
+from spark.failures import explain
 from spark.machine.jars import find_jars
 from spark.reading.source import java_client
-from spark.told import explain
 from spark.warehouse.merge import merge_statement
 from truth.digest import digest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.cli.tail import _Unknown
-from operations.push.told import Told
+from operations.push.events import Told
 
 
 def test_a_misspelt_field_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from cdc.keys import stray_id, stray_name
 from cdc.timed import Kind, MatchView, TimedView, WindowView
 from operations.verify.buckets import FEWEST, MOST, Keys, Side, bucket_count
 from operations.verify.comparison import NAMED, Comparison, compare, marked, unmarked
-from operations.verify.told import Wanted, reading
+from operations.verify.expected_file import Wanted, reading
 from truth.digest import digest
 from truth.expected import Expected
 

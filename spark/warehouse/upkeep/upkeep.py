@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import DiskFull, HeadwaterError
 from spark.disk.files import write_somehow
-from spark.told import explain
+from spark.failures import explain
 from spark.warehouse.brief import shortened
 from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.upkeep.plan import Act, Memory, Policy, due, policy_of

@@ -77,7 +77,7 @@ test-cluster: setup ## joined views, windows and matches on a Spark master with 
 
 test-alerts: setup ## the alert rules by promtool, which is built first if it is not there (minutes, once; needs Go)
 	@$(BIN)/python -m tests.support.promtool
-	@$(BIN)/python -m pytest tests/unit/test_monitoring.py
+	@$(BIN)/python -m pytest tests/unit/deploy/test_monitoring.py
 
 test-dbt: setup ## the example of dbt over a warehouse under load, each model beside plain SQL; makes dbt an environment of its own
 	@$(BIN)/python -m pytest -m '' tests/integration/test_dbt.py

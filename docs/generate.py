@@ -1,7 +1,8 @@
 """Writes docs/cli.md from the command's own help: ``.venv/bin/python docs/generate.py``.
 
-A test (tests/unit/test_docs.py) runs ``docs/generate.py --check``, which exits 1 when the page and the help differ, so
-neither can go stale. It is a process of its own because click remembers a command's help option from its first call.
+A test (tests/unit/project/test_docs.py) runs ``docs/generate.py --check``, which exits 1 when the page and the help
+differ, so neither can go stale. It is a process of its own because click remembers a command's help option from its
+first call.
 """
 
 from __future__ import annotations

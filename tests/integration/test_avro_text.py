@@ -22,8 +22,8 @@ from deploy.local import artifacts
 from spark.machine.session import build_session
 from spark.reading.avro_text import values_as_text
 from spark.reading.record import RECORD_DDL
+from tests.support.avro_cases import AVRO, ENVELOPE, PLACE, written
 from tests.support.own_classes import own_classes_at_hand
-from tests.unit.test_codec_avro import AVRO, ENVELOPE, PLACE, written
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 GONE, REFUSED, OTHERS, ENDLESS = 8, 9, 10, 11

@@ -17,8 +17,8 @@ from connectors.debezium import marker_topic
 from connectors.marker import read_position
 from connectors.marker_watch import MarkerWatch, read_snapshot_lsn
 from deploy.local.endpoints import Endpoints
+from tests.support.decoder_cases import TABLE, event
 from tests.support.source import eventually
-from tests.unit.test_codec_decoder import TABLE, event
 
 pytestmark = pytest.mark.stack
 

@@ -22,12 +22,12 @@ from operations.push import delivery, webhook
 from operations.push.health import push_report
 from operations.push.walk import BEHIND, PROMOTED
 from operations.push.webhooks import Webhooks
+from tests.support.json_examples import example
 from tests.support.pushed import Pushed, folded
 from tests.support.pushing import broken
 from tests.support.receiver import SECRET, Receiver
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, subject_on
-from tests.unit.test_docs_json import example
 
 pytestmark = pytest.mark.stack
 

@@ -12,8 +12,8 @@ from cdc.pipeline import Pipeline, load
 from deploy.local.rediscluster import RedisCluster
 from operations.freshness.row_store import RowStoreMemory
 from sinks.rowstore.redis import RedisRowStore
+from tests.support.lone_cache import FILE
 from tests.support.redis_server import redis_servers
-from tests.unit.test_alive import FILE
 
 pytestmark = pytest.mark.stack
 

@@ -22,13 +22,13 @@ from operations.standing.note import read_notes
 from operations.standing.watch import matching as matching_beside
 from sinks.contract import Item
 from sinks.redis import RedisSink
+from tests.support.json_examples import example
 from tests.support.pushed import Listening
 from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from tests.support.sinks import SEARCH, VIEW, client_of, subject_on
 from tests.support.source import eventually
 from tests.support.standing import SAVED, Matching, StandingWorld, folded
-from tests.unit.test_docs_json import example
 
 pytestmark = pytest.mark.stack
 

@@ -1,0 +1,325 @@
+"""What `check`, `plan`, `apply` and `drop` say of hundreds of tables: what they have in common in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cdc.catalogue import Column, Table
+from cdc.errors import SourceError
+from connectors.actions import Action, counted, run_all
+from connectors.captured import Captured, plan_captured
+from connectors.database.grants import Right
+from connectors.database.publication import Publication, plan_publication
+from connectors.drop import plan_drop
+from connectors.names import Names
+from connectors.plan_refusals import refuse_unfit
+from connectors.preflight import CHECKS, Answer, Finding, Level, brokers, publication, rights, tables, toast
+from connectors.preflight.gathered import gathered, some, tally
+from connectors.preflight.primary_keys import key_findings
+from connectors.preflight.tables import kind_findings
+from connectors.requests import plan_snapshot, plan_sweep
+from console.cli.check import command, show, to_dict
+from console.cli.shared.show_action import Actions
+from operations.edits.changes import Changes
+from operations.plan import Plan
+from tests.support.connector_cases import catalogue, fact, pipeline
+
+FILE = Path("pipeline.yaml")
+
+
+def names(count: int) -> list[str]:
+    return [f"public.t{number:03}" for number in range(count)]
+
+
+FIRST = "public.t000, public.t001, public.t002, public.t003, public.t004"
+
+
+def keyless(count: int) -> list[Finding]:
+    found = []
+    for name in names(count):
+        table = Table(*name.split("."), (Column("a", "text", "text"),), ())
+        found += key_findings(table, fact(name=name, has_primary_key=False, unique_keys=0))
+    return found
+
+
+def test_names_are_cut_after_the_first() -> None:
+    assert some(names(5)) == FIRST
+    assert some(names(1300)) == f"{FIRST} and 1,295 more"
+
+
+def test_what_many_tables_have_in_common_is_one_finding_and_json_has_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gathered(keyless(3)) == keyless(3)
+    [told] = gathered(keyless(17))
+    assert told.message == (
+        f"17 tables have no primary key ({FIRST} and 12 more): updates and deletes could not be matched with rows"
+    )
+    assert told.fix.startswith("ALTER TABLE public.t000 ADD PRIMARY KEY (…)") and told.fix.endswith(
+        "; and so the others"
+    )
+    answer = Answer(CHECKS[0], tuple(keyless(300)))
+    assert show(answer, FILE) == gathered(keyless(300))
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    findings = to_dict(answer)["findings"]
+    assert isinstance(findings, Sequence) and len(findings) == 300
+
+
+def test_what_differs_stays_apart_and_in_its_place() -> None:
+    other = Finding(Level.NOTE, "slot", "there is none yet")
+    noted = [replace(one, level=Level.NOTE) for one in keyless(4)]
+    told = gathered([*keyless(4), other, *noted, other])
+    assert [(one.level, one.about) for one in told] == [
+        (Level.ERROR, "public.t000"),
+        (Level.NOTE, "slot"),
+        (Level.NOTE, "public.t000"),
+        (Level.NOTE, "slot"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"generated": ("total",)}, "generated columns are not captured in 41 tables (public.t000, "),
+        ({"stored": ("total",)}, "41 tables have a stored generated column (public.t000, "),
+        ({"row_security": True}, "row-level security is on for 41 tables (public.t000, "),
+        ({"persistence": "u"}, "41 tables are unlogged (public.t000, "),
+        ({"has_children": True}, "41 tables are part of inheritance trees (public.t000, "),
+    ],
+)
+def test_tables_of_a_kind_are_one_finding(about: dict[str, object], said: str) -> None:
+    found = [one for name in names(41) for one in kind_findings(fact(name=name, **about), 180000)]
+    assert len(found) == 41
+    [told] = gathered(found)
+    assert told.message.startswith(said) and " and 36 more)" in told.message
+
+
+def site(**more: Any) -> Any:
+    loaded = pipeline(**more.pop("parts", {}))
+    return SimpleNamespace(pipeline=loaded, names=Names.of(loaded), setup=None, failed=set(), db=None, **more)
+
+
+@pytest.mark.parametrize("owner", [True, False])
+def test_missing_rights_name_some_tables_and_no_sql_where_apply_grants(
+    monkeypatch: pytest.MonkeyPatch, owner: bool
+) -> None:
+    monkeypatch.setattr(rights, "missing_rights", lambda *_: [Right("SELECT", name) for name in names(300)])
+    monkeypatch.setattr(rights, "_setup", lambda *_: [])
+    parts = {"source": {"setup_user": "own", "setup_password": "x"}} if owner else {}
+    [told] = rights.run(site(catalogue=catalogue(), parts=parts))
+    assert told.message == f"role headwater has no SELECT on 300 tables ({FIRST} and 295 more)"
+    assert told.fix == (
+        "`headwater apply` does it" if owner else f"GRANT SELECT ON {FIRST} TO headwater; and so the others"
+    )
+    assert told.about == ", ".join(names(300))
+
+
+def test_tables_of_another_owner_are_one_finding_with_one_grant() -> None:
+    class Setup:
+        def execute(self, query: str, *_: object) -> Any:
+            return SimpleNamespace(fetchone=lambda: (True,)) if "CREATE" in query else [("app", False)]
+
+    facts = {name: fact(name=name, owner="app") for name in names(212)}
+    found = list(rights._setup(site(facts=facts), Setup(), "own"))  # type: ignore[arg-type]
+    assert len(found) == 212
+    [told] = gathered(found)
+    assert told.message.startswith(f"212 tables belong to app ({FIRST} and 207 more): own can't add them")
+    assert told.fix == 'set source.setup_user to the owner, or GRANT "app" TO "own"'
+
+
+@pytest.mark.parametrize("policy", ["full", "reselect", "allow"])
+def test_large_values_name_some_tables(policy: str) -> None:
+    held = [Table(*name.split("."), (Column("a", "text", "text"),), ("a",)) for name in names(300)]
+    facts = {name: fact(name=name, toasted=True) for name in names(300)}
+    [told] = toast.run(site(parts={"policy": {"toast": policy}}, facts=facts, catalogue=catalogue(*held)))
+    assert told.message.endswith("public.t004 (a) and 295 more")
+    assert len(told.fix) < 400 and "public.t005" not in told.fix
+    assert told.fix == "`headwater apply` sets REPLICA IDENTITY FULL" or "; and so the others" in told.fix
+
+
+def test_a_publication_that_lacks_many_tables_names_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    actual = SimpleNamespace(tables=frozenset(), right_options=True, filtered=frozenset())
+    monkeypatch.setattr(publication, "read_publication", lambda *_: actual)
+    [told] = publication.run(site(catalogue=SimpleNamespace(tables=dict.fromkeys(names(300)))))
+    assert told.message.endswith("public.t001 and 298 more")
+
+
+def test_topics_with_the_same_wrong_settings_are_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions = [
+        SimpleNamespace(name=name, before={}, after={"segment.ms": "1"}, detail="set segment.ms=1") for name in names(9)
+    ]
+    monkeypatch.setattr(brokers, "plan_topics", lambda *_: actions)
+    kafka = SimpleNamespace(describe=lambda *_: {})
+    asked = site(kafka=kafka, catalogue=catalogue(), source=Exception())
+    [told] = gathered(brokers.run(asked))
+    assert told.message == (
+        f"9 topics ({FIRST} and 4 more) have other settings than the pipeline's: segment.ms=1 is wanted"
+    )
+
+
+def test_apply_refuses_many_tables_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.plan_refusals.Site", lambda *_: None)
+    for check in (tables, toast):
+        monkeypatch.setattr(check, "CHECK", replace(check.CHECK, run=lambda _: []))
+    keys = replace(CHECKS[0], run=lambda _: keyless(300))
+    monkeypatch.setattr("connectors.plan_refusals.primary_keys.CHECK", keys)
+    servers: Any = SimpleNamespace(pipeline=pipeline(), source=None, setup=None, kafka=None, connect=None)
+    with pytest.raises(Exception, match=r"^300 tables have no primary key") as refused:
+        refuse_unfit(servers)
+    assert len(str(refused.value)) < 800
+
+
+def test_what_has_scrolled_away_is_tally() -> None:
+    found = [Finding(level, "a", "b") for level in (Level.NOTE, Level.WARNING, Level.NOTE, Level.ERROR)]
+    assert tally(found) == "1 warning, 2 notes"
+    assert tally(found[:1]) == "1 note"
+    assert tally([]) == ""
+
+
+def test_ready_says_how_many_warnings_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [Finding(Level.WARNING, "a", "b"), *(replace(one, level=Level.NOTE) for one in keyless(300))]
+    monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline())
+    monkeypatch.setattr("connectors.preflight.preflight", lambda _: [Answer(CHECKS[0], tuple(findings))])
+    for one in ("sinks", "views", "warehouses", "webhooks"):
+        monkeypatch.setattr(f"operations.checked_{one}.checked_{one}", lambda *_: [])
+    done = CliRunner().invoke(command, [str(FILE)])
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "ready; 1 warning, 1 note")
+    findings.clear()
+    assert CliRunner().invoke(command, [str(FILE)]).output.splitlines()[-1] == "ready"
+
+
+def grant(name: str, run: Any = lambda _: None) -> Action:
+    return Action("grant", name, "GRANT SELECT to headwater", None, "SELECT", run)
+
+
+def shown(actions: Iterable[Action], capsys: pytest.CaptureFixture[str], **options: Any) -> list[str]:
+    with Actions(**options) as lines:
+        for action in actions:
+            lines.show(action)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_what_is_done_to_many_tables_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    function = Action("function", "headwater.token_p", "create function", None, "function")
+    found = shown([*map(grant, names(3)), function, *map(grant, names(300)), function], capsys)
+    assert found == [
+        *(f"+ grant            {name}: GRANT SELECT to headwater" for name in names(3)),
+        "+ function         headwater.token_p: create function",
+        "+ grant            300 tables: GRANT SELECT to headwater"
+        " (public.t000, public.t001, public.t002, …; --json has all)",
+        "+ function         headwater.token_p: create function",
+    ]
+
+
+def test_what_is_done_otherwise_is_not_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def topic(name: str, before: str) -> Action:
+        return Action("topic", name, "set segment.ms=1", {"segment.ms": before}, {"segment.ms": "1"})
+
+    actions = [*(topic(name, "2") for name in names(5)), *(topic(name, "3") for name in names(4))]
+    some = "(public.t000, public.t001, public.t002, …; --json has all)"
+    assert shown(actions, capsys) == [
+        f"~ topic            5 topics: set segment.ms=1 {some}",
+        "      segment.ms: 2 -> 1",
+        f"~ topic            4 topics: set segment.ms=1 {some}",
+        "      segment.ms: 3 -> 1",
+    ]
+    [one] = shown(actions, capsys, done=True)  # nothing else differs
+    assert "9 topics" in one
+    usage = [Action("grant", name, "GRANT USAGE to headwater", None, "USAGE") for name in names(4)]
+    assert "4 schemas: GRANT USAGE" in shown(usage, capsys)[0]
+
+
+def test_tables_of_a_publication_are_a_line_and_json_is_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    actual = Publication(frozenset(), frozenset({"insert", "update", "delete"}), True, False, frozenset(names(4)))
+    before, _ = plan_publication(replace(actual, tables=frozenset(names(4))), "p", names(304), 170000)
+    assert shown(before, capsys) == [
+        "~ publication      4 tables: p sends all of their rows and columns"
+        " (public.t000, public.t001, public.t002, …; --json has all)",
+        "+ publication      300 tables: add to p (public.t004, public.t005, public.t006, …; --json has all)",
+    ]
+    last = {"kind": "publication", "name": "p", "detail": "add table public.t303", "before": None}
+    assert before[-1].to_dict() == last | {"after": "public.t303"}
+    assert str(before[-1]) == "publication p: add table public.t303", "where it has stopped"
+    _, after = plan_publication(replace(actual, tables=frozenset(names(5))), "p", [], 170000)
+    assert "- publication      5 tables: remove from p (public.t000, " in shown(after, capsys)[0]
+
+
+def test_a_list_of_names_is_cut_unless_it_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    of = tuple(names(301))
+    action = Action("topic", ", ".join(of), "delete", "present", None, of=of)
+    [cut] = shown([action], capsys, all_in="--dry-run")
+    assert cut == (
+        "- topic            301 topics: delete (public.t000, public.t001, public.t002, …; --dry-run has all)"
+    )
+    [whole] = shown([action], capsys, all_in="")
+    assert whole == f"- topic            {', '.join(of)}: delete"
+    few = replace(action, name=", ".join(of[:3]), of=of[:3])
+    assert shown([few], capsys) == [f"- topic            {', '.join(of[:3])}: delete"]
+
+
+def test_lists_of_names_are_one_by_one() -> None:
+    there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(5)}
+    [remember], _ = plan_captured(Names("headwater", "p"), "p", names(5), there, fresh=False)
+    assert remember.names == tuple(names(5))
+
+
+def test_a_request_and_a_sweep_have_their_tables_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {name: Captured(name, "initial", None, datetime.now(UTC)) for name in names(5)}
+    actual: Any = SimpleNamespace(
+        fresh=False,
+        slot=True,
+        captured=there,
+        connector=SimpleNamespace(streaming=True),
+        catalogue=SimpleNamespace(tables=there),
+    )
+    monkeypatch.setattr("connectors.requests.hear", lambda _: SimpleNamespace(attempts=2))
+    [asked], [swept] = plan_snapshot(site(), actual, set(there)), plan_sweep(site(), actual)
+    assert asked.names == swept.names == tuple(there)
+
+
+def test_a_drop_has_its_topics_and_triggers_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for nothing in ("connector", "slot", "publication"):
+        monkeypatch.setattr(f"connectors.drop.read_{nothing}", lambda *_: None)
+
+    class Rows(list[Any]):
+        def fetchall(self) -> list[Any]:
+            return []
+
+    setup = SimpleNamespace(execute=lambda *_: Rows((name, "A", "f") for name in names(5)))
+    servers = site(source=None, connect=None, connector="c", kafka=SimpleNamespace(describe=dict.fromkeys))
+    servers.setup = setup
+    triggers, topics = plan_drop(servers, topics=False)
+    assert triggers.names == tuple(names(5))
+    assert len(topics.names) > 1 and ", ".join(topics.names) == topics.name
+
+
+def test_what_was_done_before_an_error_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(_: object) -> None:
+        raise SourceError("no")
+
+    with pytest.raises(SourceError), Actions(done=True) as lines:
+        run_all(None, [*map(grant, names(9)), grant("public.z", fails)], lines.show)  # type: ignore[arg-type]
+    assert "9 tables: GRANT SELECT" in capsys.readouterr().out
+
+
+def test_an_action_that_stands_alone_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The next one may take a minute."""
+    with Actions() as lines:
+        lines.show(Action("connector", "headwater-p", "create", None, "x"))
+        assert "headwater-p: create" in capsys.readouterr().out
+
+
+def test_changes_are_counted_with_their_tables() -> None:
+    read = [Action("snapshot", name, "rows will be read", None, "initial") for name in names(300)]
+    grants = [grant(name) for name in names(1203)]
+    assert counted([*grants, *read]) == "1,503 changes for 300 tables"
+    assert counted(read[:3], 2) == "5 changes"
+    assert Plan("p", [*grants, *read], [], [], None).closing("f").startswith("1,503 changes for 300 tables; `headwater")
+    taken = Plan("p", read, [], [], Changes(), (), set(names(300))).closing("f")
+    assert taken.endswith("`run` is making them: it takes up public.t000, public.t001, public.t002, …")

@@ -1,0 +1,118 @@
+"""How far a snapshot is, on a terminal and elsewhere: of hundreds of tables those that are being read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import ConsoleDimensions
+
+from connectors.captured import Captured
+from connectors.progress import Progress, TableProgress
+from connectors.signals import Heard
+from connectors.snapshot import Waiting, is_read
+from console.cli.shared import snapshot_bars
+from tests.support.connector_cases import pipeline
+
+
+def names(count: int) -> list[str]:
+    return [f"public.t{number:03}" for number in range(count)]
+
+
+def progress(read: int, *reading: tuple[int, int | None], of: int = 300, done: bool = False) -> Progress:
+    """Of a snapshot that has read some tables, and some rows of the next ones; the others are to come."""
+    found = [TableProgress(name, 10, 10, done=done, read=True) for name in names(read)]
+    found += [TableProgress(name, *rows, done=False) for name, rows in zip(names(of)[read:], reading, strict=False)]
+    return Progress((*found, *(TableProgress(name, 0, 9, done=False) for name in names(of)[len(found) :])), done)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    clock = SimpleNamespace(now=1.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(snapshot_bars, "time", clock)
+    return clock
+
+
+def test_a_snapshot_of_many_tables_says_now_and_then_how_many_are_read(
+    clock: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = snapshot_bars.SnapshotView(terminal=False)
+    for _ in range(2):  # the second one is too soon
+        view.show(progress(212, (1, 100), (41, 100), (7, None), (3, 9)))
+    clock.now += 6
+    view.show(progress(213))
+    view.show(progress(300, done=True))  # its end is told at once
+    assert capsys.readouterr().err.splitlines() == [
+        "snapshot: 212 of 300 tables read, 2,172 rows;"
+        " reading public.t213 41 %, public.t214 7 rows, public.t215 33 % and 1 more",
+        "snapshot: 213 of 300 tables read, 2,130 rows",
+        "snapshot: 300 of 300 tables read, 3,000 rows",
+    ]
+
+
+def test_a_snapshot_of_few_tables_says_each(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    view = snapshot_bars.SnapshotView(terminal=False)
+    view.show(progress(0, (1, 100), of=12))
+    view.show(progress(12, of=12, done=True))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "snapshot public.t000: 1 of about 100 rows"
+    assert len(lines) == 13 and lines[-1] == "snapshot public.t011: 10 rows (complete)"
+
+
+def test_bars_of_many_tables_are_those_being_read() -> None:
+    view = snapshot_bars.SnapshotView(terminal=True)
+    view.bars.console.size = ConsoleDimensions(80, 8)
+
+    def bars() -> list[tuple[str, float, float | None]]:
+        return [(task.description, task.completed, task.total) for task in view.bars.tasks]
+
+    view.show(progress(212, (1, 100), (41, 100)))
+    assert bars() == [("tables", 212, 300), ("public.t213", 41, 100), ("public.t212", 1, 100)]
+    view.show(progress(213, (50, 100)))
+    assert bars() == [("tables", 213, 300), ("public.t213", 50, 100)]
+    view.show(progress(0, *((number, 100) for number in range(1, 30))))
+    assert len(bars()) == 1 + 8 - 4
+    assert [name for name, _, _ in bars()[1:]] == [f"public.t{number:03}" for number in (28, 27, 26, 25)]
+    view.show(progress(300, done=True))
+    assert bars() == [("tables", 300, 300)]
+
+
+def test_bars_of_few_tables_are_all() -> None:
+    view = snapshot_bars.SnapshotView(terminal=True)
+    view.show(progress(3, (1, 100), of=12))
+    assert [task.description for task in view.bars.tasks] == names(12)
+
+
+def test_tables_that_are_told_one_by_one_are_many_in_the_end() -> None:
+    """While missed deletes are looked for, and nothing else was told yet."""
+    view = snapshot_bars.SnapshotView(terminal=True)
+    for name in names(40):
+        view.show(Progress((TableProgress(name, 5, 9, done=False, sweeping=True),), done=False))
+        view.show(Progress((TableProgress(name, 9, 9, done=False, sweeping=True),), done=False))
+    assert [(task.description, task.completed, task.total) for task in view.bars.tasks] == [("tables", 40, 40)]
+
+
+def test_a_table_is_read_when_debezium_says_so() -> None:
+    at = datetime.now(UTC)
+    heard = Heard(statuses={"initial": {"s.a": "SUCCEEDED", "s.x": "SQL_EXCEPTION"}, "id-1": {"s.b": "EMPTY"}})
+    assert is_read(heard, Captured("s.a", "initial", None, at))
+    assert not is_read(heard, Captured("s.x", "initial", None, at))
+    assert not is_read(heard, Captured("s.a", "wanted", None, at)), "that was another time"
+    assert is_read(heard, Captured("s.b", "requested", "id-1", at))
+    assert not is_read(heard, Captured("s.b", "initial", None, at))
+
+
+def test_the_wait_tells_which_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An initial snapshot's tables are done all at once, at its end: none would be under way, or all."""
+    there = {name: Captured(name, "initial", None, datetime.now(UTC)) for name in names(3)}
+    heard = Heard(statuses={"initial": dict.fromkeys(names(2), "SUCCEEDED")})
+    monkeypatch.setattr("connectors.snapshot.read_captured", lambda *_: there)
+    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: 7)
+    monkeypatch.setattr(Waiting, "finished", lambda *_, **__: set())
+    kafka = SimpleNamespace(describe=lambda _: {}, ends=lambda _: {})
+    servers: Any = SimpleNamespace(setup=None, names=None, pipeline=pipeline(), kafka=kafka)
+    told: list[Progress] = []
+    Waiting(servers, SimpleNamespace(catch_up=lambda: heard), told.append).wait(-1)  # type: ignore[arg-type]
+    assert [(one.done, one.read) for one in told[0].tables] == [(False, True), (False, True), (False, False)]

@@ -1,0 +1,132 @@
+"""The page in a browser: it moves by itself, nothing of it breaks its own rules, and the keyboard is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+
+from tests.support.browsing import CHROMIUM, SOON_MS, chromium
+from tests.support.page_cases import TABLES, ready
+from tests.support.serving import running_app
+from tests.support.watched import NOWHERE, World, documented, status, world
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+# What is wider than the card that it stands in: the page itself need not be wider for that.
+STICKS_OUT = """[...document.querySelectorAll(".node")].flatMap(card => {
+  const edge = card.getBoundingClientRect().right - 1, out = one => one.getBoundingClientRect().right > edge;
+  return [...card.querySelectorAll("*")].filter(out).map(one => one.outerHTML);
+})"""
+# A table may be moved under the screen's edge; what it is about is read whole.
+CUT_CAPTIONS = """[...document.querySelectorAll("caption")]
+  .filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.innerText)"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    with world(tmp_path, told={"status": status(search={}, cache={}), "generations": {}, "tables": TABLES[1:]}) as made:
+        made.served.watching._fresh = lambda sink: {"as_of": 1.0, "age": 0.4, "reason": None}  # type: ignore[method-assign]
+        with running_app(made.app) as url:
+            yield made, url
+
+
+def opened(browser: Browser, url: str, **more: Any) -> tuple[Page, list[str]]:
+    """A page, and what it complains of: a policy that is broken, a script that fails, an address that is not there."""
+    page = browser.new_page(**more)
+    wrong: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(message.text)
+
+    def failed(request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # who leaves a page ends what it still asks
+            wrong.append(f"{request.url}: {request.failure}")
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("requestfailed", failed)
+    page.goto(url)
+    return page, wrong
+
+
+def become(made: World, told: dict[str, Any]) -> None:
+    """From now on this is what a look sees."""
+    made.served.watching._questions = {**made.served.watching._questions, "status": lambda _: told}
+
+
+def test_a_sink_that_fails_turns_the_page_red_and_green_again_by_itself(
+    browser: Browser, shown: tuple[World, str]
+) -> None:
+    made, url = shown
+    page, wrong = opened(browser, url)
+    expect(page.locator(".state.good")).to_contain_text("All is well", timeout=SOON_MS)
+    expect(page).to_have_title("flights: good · Headwater", timeout=SOON_MS)
+    page.locator("#to-search").focus()
+    become(made, status(search={"judgement": "retrying", "cause": "search is away <b>"}, cache={}))
+    expect(page.locator(".state.bad")).to_contain_text("search: retrying, search is away <b>", timeout=SOON_MS)
+    expect(page.locator("article.bad h3")).to_contain_text("search")
+    expect(page).to_have_title("flights: bad · Headwater")
+    expect(page.locator("#announcer")).to_contain_text("search is away <b>")
+    assert page.evaluate("document.activeElement.id") == "to-search"  # who was there is still there
+    become(made, status(search={}, cache={}))
+    expect(page.locator(".state.good")).to_be_visible(timeout=SOON_MS)
+    expect(page.locator("#announcer")).to_have_text("All is well.")
+    page.close()
+    assert not wrong
+
+
+def test_a_server_that_is_gone_is_said_to_be(browser: Browser, shown: tuple[World, str]) -> None:
+    _, url = shown
+    page, _ = opened(browser, url)
+    expect(page.locator(".state.good")).to_be_visible(timeout=SOON_MS)
+    page.context.set_offline(True)
+    expect(page.locator(".state.lost")).to_contain_text("does not answer", timeout=10_000)
+    page.close()
+
+
+def test_a_promotion_is_looked_at_and_a_sink_paused_by_the_keyboard(browser: Browser, shown: tuple[World, str]) -> None:
+    made, url = shown
+    [two] = documented("status")["sinks"][0]["generations"]
+    ready(made)
+    become(made, status(search={"generations": [two, {**two, "generation": 2, "stage": "ready"}]}))
+    page, wrong = opened(browser, f"{url}/sinks/search")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("#promote-search-2").focus(timeout=SOON_MS)
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Promote search to generation 2?")
+    page.get_by_role("link", name="Leave it").press("Enter")
+    page.get_by_label("Why").fill("new disks")
+    page.keyboard.press("Enter")
+    expect(page.locator(".jobs")).to_contain_text("pause search", timeout=SOON_MS)
+    expect(page.locator(".jobs .badge")).to_have_text("done", timeout=SOON_MS)
+    expect(page.locator("#plot canvas")).to_be_visible(timeout=10_000)
+    page.close()
+    assert not wrong
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_a_page_fits_and_can_be_read(browser: Browser, shown: tuple[World, str], scheme: Any, width: int) -> None:
+    _, url = shown
+    for path in ("/", "/sinks/search", "/trace", "/letters"):
+        page, wrong = opened(browser, url + path, color_scheme=scheme, viewport={"width": width, "height": 800})
+        expect(page.locator("h1")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(STICKS_OUT) == []
+        assert page.evaluate(CUT_CAPTIONS) == []
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+        assert dark == (scheme == "dark")
+        page.close()
+        assert not wrong

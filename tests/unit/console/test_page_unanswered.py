@@ -1,0 +1,241 @@
+"""The page in a browser when its server hangs, refuses or is not looked at: no server is there, the test answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browsing import CHROMIUM, SOON_MS, Answers, ask, chromium, hide
+from tests.support.page_cases import TABLES
+from tests.support.watched import NOWHERE, ORIGIN, World, status, world
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, told={"status": status(search={}, cache={}), "generations": {}, "tables": TABLES[1:]}) as made:
+        made.served.watching._fresh = lambda sink: {"as_of": 1.0, "age": 0.4, "reason": None}  # type: ignore[method-assign]
+        yield made
+
+
+@pytest.fixture
+def answered(browser: Browser, made: World) -> Iterator[tuple[Page, Answers]]:
+    page = browser.new_page(viewport={"width": 360, "height": 800})
+    made.look()
+    yield page, Answers(page, made)
+    page.close()
+
+
+def test_a_server_that_hangs_is_said_to_and_what_stands_there_grows_old(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    page.add_init_script("addEventListener('DOMContentLoaded', () => { htmx.config.timeout = 1500; })")
+    page.goto(ORIGIN)
+    assert '"timeout": 8000' in str(page.locator("meta[name=htmx-config]").get_attribute("content"))
+    expect(page.locator(".state.good")).to_be_visible()
+    page.evaluate("document.querySelector('#live .age').dataset.age = '59.6'")
+    expect(page.locator(".age")).to_have_text("61 s", timeout=SOON_MS)
+    answers.hangs = True
+    ask(page)
+    expect(page.locator(".state.lost")).to_contain_text("does not answer", timeout=SOON_MS)
+    expect(page).to_have_title("No answer · flights: bad · Headwater")
+    expect(page.locator("#announcer")).to_contain_text("does not answer")
+    answers.hangs = False
+    expect(page.locator(".state.good")).to_be_visible(timeout=10_000)
+    expect(page).to_have_title("flights: good · Headwater")
+    expect(page.locator("#announcer")).to_have_text("All is well.")
+
+
+def test_a_page_that_nobody_looks_at_holds_no_connection(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    page.add_init_script(
+        "window.sources = []; const Real = EventSource;"
+        "window.EventSource = class extends Real { constructor(...of) { super(...of); sources.push(this); } }"
+    )
+    page.goto(ORIGIN)
+    open_ones = "sources.filter(one => one.readyState !== EventSource.CLOSED).length"
+    expect(page.locator(".state.good")).to_be_visible()
+    page.wait_for_function(f"{open_ones} === 1")
+    hide(page, True)
+    assert page.evaluate(open_ones) == 0
+    answers.events["/v1/events"] = "retry: 600000\n\nevent: seen\ndata: 7\n\n"
+    parts = answers.count("/")
+    hide(page, False)
+    assert page.evaluate(open_ones) == 1 and page.evaluate("sources.length") == 2
+    page.wait_for_function("document.querySelectorAll('#live .state').length > 0")
+    until = page.evaluate("Date.now()") + 3_000
+    while answers.count("/") == parts:  # it is heard what the new one says
+        assert page.evaluate("Date.now()") < until
+        page.wait_for_timeout(50)
+
+
+def test_who_reads_a_page_keeps_his_place(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    page.goto(ORIGIN)
+    page.locator("#flows").focus()
+    page.evaluate("document.getElementById('flows').scrollLeft = 90")
+    page.evaluate("document.querySelector('#live .state').id = 'before'")
+    ask(page)
+    expect(page.locator("#before")).to_have_count(0, timeout=SOON_MS)
+    assert page.evaluate("[document.getElementById('flows').scrollLeft, document.activeElement.id]") == [90, "flows"]
+    # A selection holds the page for a while.
+    page.evaluate("document.querySelector('#live .state').id = 'before'")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#live h2'))")
+    words = page.evaluate("String(getSelection())")
+    ask(page)
+    expect(page.locator("#held")).to_have_text("held while you select", timeout=SOON_MS)
+    assert page.locator("#before").count() == 1 and page.evaluate("String(getSelection())") == words != ""
+    page.evaluate("const now = Date.now; Date.now = () => now() + 31000")
+    ask(page)
+    expect(page.locator("#before")).to_have_count(0, timeout=SOON_MS)
+    expect(page.locator("#held")).to_be_empty()
+    # The button holds it for good.
+    page.get_by_role("button", name="Hold still").press("Enter")
+    expect(page.locator("#held")).to_have_text("held still")
+    asked = answers.count("/")
+    ask(page)
+    page.wait_for_timeout(300)
+    assert answers.count("/") == asked
+    page.get_by_role("button", name="Hold still").press("Enter")
+    page.wait_for_timeout(300)
+    assert answers.count("/") == asked + 1
+    expect(page.locator("#held")).to_be_empty()
+
+
+@pytest.mark.parametrize(("code", "words"), [(500, "HTTP 500"), (None, "no answer")])
+def test_a_part_that_cannot_be_had_says_so(answered: tuple[Page, Answers], code: int | None, words: str) -> None:
+    page, _ = answered
+    page.add_init_script(
+        "addEventListener('htmx:configRequest', event => {"
+        " event.detail.timeout = event.detail.timeout === 120000 ? 700 : 1; })"
+    )
+    page.route("**/*part=found*", lambda route: route.fulfill(status=code, body="") if code else None)
+    for path in ("/trace?table=flights&key=1", "/letters"):
+        page.goto(f"{ORIGIN}{path}")
+        expect(page.locator("#found")).to_have_text(f"It could not be had: {words}.", timeout=SOON_MS)
+        expect(page.locator("#found")).to_have_attribute("aria-busy", "false")
+
+
+def test_a_page_whose_session_has_ended_leads_to_the_form(browser: Browser, tmp_path: Path) -> None:
+    token = "operate-token-of-this-test"
+    with world(tmp_path, tokens={token: "operate"}, told={"status": status(search={}), "tables": []}) as made:
+        made.look()
+        page = browser.new_page()
+        Answers(page, made)
+        made.send("/login", token=token)
+        page.goto(f"{ORIGIN}/sinks/search")
+        expect(page.locator("#live .state")).to_be_visible()
+        made.browser.cookies.clear()
+        ask(page)
+        expect(page.locator("h1")).to_have_text("Sign in", timeout=SOON_MS)
+        assert page.locator("header nav").count() == 0
+        expect(page.locator("[name=next]")).to_have_value("/sinks/search")
+        page.close()
+
+
+# Stands in for a stream that the test tells what to say.
+STREAM = """window.sources = []; window.EventSource = class {
+  static CLOSED = 2; readyState = 0; heard = {};
+  constructor(url) { this.url = String(url); sources.push(this); }
+  addEventListener(name, heard) { this.heard[name] = heard; }
+  close() { this.readyState = 2; }
+  tell(name, data) { this.heard[name]({ data: JSON.stringify(data), lastEventId: "c1" }); }
+  fail() { this.readyState = 2; this.onerror(); }
+}; window.last = () => sources[sources.length - 1];
+window.live = () => sources.filter(one => one.readyState < 2).length"""
+
+
+@pytest.fixture
+def board(answered: tuple[Page, Answers], monkeypatch: pytest.MonkeyPatch) -> tuple[Page, Answers]:
+    """The page of a view's changes, in a time that passes when the test says so."""
+    page, answers = answered
+    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
+    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
+    monkeypatch.setattr(answers.made.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
+    page.clock.install()
+    page.add_init_script(STREAM)
+    page.goto(f"{ORIGIN}/stream?view=flight")
+    page.wait_for_function("sources.length === 1")
+    return page, answers
+
+
+def told(page: Page, *events: tuple[str, dict[str, Any]]) -> None:
+    """From the stream."""
+    for name, data in events:
+        page.evaluate("([name, data]) => last().tell(name, data)", [name, data])
+
+
+def test_a_row_that_comes_again_after_a_reset_is_one_row(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    first, then = ({"key": "1", "op": "changed", "after": {"a": number}} for number in (1, 2))
+    told(page, ("change", first), ("change", {"key": "1", "op": "deleted"}), ("reset", {"why": "x"}), ("change", first))
+    page.clock.run_for(5_000)
+    told(page, ("change", then))
+    assert page.locator("#board tbody tr").all_inner_texts() == ["1\t2"]
+    told(page, ("change", {"key": "1", "op": "deleted"}))
+    page.clock.run_for(5_000)
+    assert page.locator("#board tbody tr").count() == 0
+
+
+def test_a_stream_that_is_refused_comes_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
+    page, answers = board
+    answers.status["/v1/pipelines"] = 200
+    with page.expect_response("**/v1/pipelines"):
+        page.evaluate("last().fail()")
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(5_000)
+    assert page.evaluate("[sources.length, live()]") == [1, 0]
+    expect(page.locator("#board-state")).to_contain_text("Paused")
+    page.get_by_role("button", name="Pause").click()
+    assert page.evaluate("[sources.length, live()]") == [2, 1]
+    with page.expect_response("**/v1/pipelines"):
+        page.evaluate("last().fail()")
+    page.wait_for_timeout(200)
+    for _ in range(2):  # a moment's pause: the attempt that was to come is not made besides
+        page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(5_000)
+    assert page.evaluate("[sources.length, live()]") == [3, 1]
+    with page.expect_response("**/v1/pipelines"):
+        page.evaluate("last().fail()")
+    page.wait_for_timeout(200)
+    page.clock.run_for(5_000)
+    assert page.evaluate("[sources.length, live()]") == [4, 1]
+
+
+def test_a_stream_that_nobody_looks_at_holds_no_connection(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    told(page, ("ready", {}))
+    hide(page, True)
+    assert page.evaluate("live()") == 0
+    hide(page, False)
+    assert page.evaluate("[sources.length, live()]") == [2, 1]
+    assert "cursor=c1" in page.evaluate("last().url")  # it goes on from there
+    page.get_by_role("button", name="Pause").click()
+    for hidden in (True, False):
+        hide(page, hidden)
+    assert page.evaluate("live()") == 0
+
+
+def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, Answers]) -> None:
+    page, answers = board
+    answers.status["/v1/pipelines"] = 401
+    page.evaluate("last().fail()")
+    page.wait_for_url(f"{ORIGIN}/login?next=%2Fstream%3Fview%3Dflight", timeout=SOON_MS)

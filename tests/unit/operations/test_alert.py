@@ -1,0 +1,180 @@
+"""`policy.alert`: who has no Prometheus is told once that something is bad, and once that it is well again."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from cdc.errors import PipelineFileError
+from cdc.pipeline import Pipeline, load
+from operations.freshness.keeper import Keeper
+from operations.status import alert
+from operations.status.alert import Alarms, Alerting, send
+from operations.status.judgement import Judgement
+from tests.support.lone_cache import FILE
+
+WELL, BAD, OTHER = Judgement("well"), Judgement("behind", "the connector is dead", "start it"), Judgement("failed", "x")
+
+
+def test_it_is_told_once_after_a_while_and_once_when_it_is_well_again() -> None:
+    alarms = Alarms("shop", 60)
+    said = []
+    for at in range(0, 200, 10):
+        state = BAD if 20 <= at < 120 else WELL
+        said += [
+            (at, one["event"], one["subject"]) for one in alarms.step(float(at), {"search": state, "source": WELL})
+        ]
+    assert said == [(80, "alarm", "sink search"), (120, "well", "sink search")]
+
+
+def test_what_passes_before_that_is_not_told() -> None:
+    alarms = Alarms("shop", 60)
+    states = [BAD, WELL, BAD, BAD, WELL, Judgement("filling", "x")]
+    assert not [one for at, state in enumerate(states) for one in alarms.step(at * 30.0, {"search": state})]
+
+
+def test_another_kind_of_bad_is_the_same_trouble() -> None:
+    alarms = Alarms("shop", 60)
+    said = [alarms.step(at * 40.0, {"source": state}) for at, state in enumerate([BAD, OTHER, OTHER, BAD, WELL])]
+    assert [len(one) for one in said] == [0, 0, 1, 0, 1]
+    assert said[2][0]["text"] == "shop, source: failed: x"
+
+
+def test_of_a_sink_that_is_gone_nothing_more_is_told() -> None:
+    alarms = Alarms("shop", 0)
+    assert alarms.step(0.0, {"search": BAD})
+    assert not alarms.step(1.0, {}) and not alarms.step(2.0, {"search": WELL})
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return piped(tmp_path, "http://127.0.0.1:1/secret-hook")
+
+
+def piped(folder: Path, url: str) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        FILE.format(folder=folder / "state") + f'policy: {{alert: {{webhook: "{url}", after_seconds: 0}}}}\n'
+    )
+    return load(path)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alert, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(alert, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+def wait(true: Any) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_webhook_that_does_not_take_it_gets_it_later_and_its_address_is_never_said(pipeline: Pipeline) -> None:
+    said: list[str] = []
+    posted: list[Mapping[str, Any]] = []
+    calls = 0
+
+    def post(url: str, message: Mapping[str, Any]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 4:
+            raise requests.ConnectionError(f"no answer from {url}")
+        posted.append(message)
+
+    with Alerting(Keeper(pipeline), said.append, post):
+        wait(lambda: len(posted) == 2)
+    assert sorted(one["subject"] for one in posted) == ["sink cache", "source"]
+    assert posted[0]["judgement"] == "stopped" and posted[0]["event"] == "alarm"
+    said = [one for one in said if "policy.alert" in one]
+    assert len(said) == 2 and "is tried again" in said[0] and "again" in said[1]
+    assert "secret-hook" not in "".join(said)
+
+
+def test_another_process_tells_of_the_source(pipeline: Pipeline) -> None:
+    posted: list[Mapping[str, Any]] = []
+    keeper = Keeper(pipeline, ["cache"])
+    with Alerting(keeper, print, lambda _url, message: posted.append(message)):
+        wait(lambda: posted)
+    assert {one["subject"] for one in posted} == {"sink cache", "source"}  # the file's first sink is here
+
+
+@contextmanager
+def hook(status: int) -> Iterator[tuple[str, list[Any]]]:
+    got: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=[0.05], daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/hook", got
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_real_webhook_gets_json(tmp_path: Path) -> None:
+    with hook(204) as (url, got), Alerting(Keeper(piped(tmp_path, url)), print):
+        wait(lambda: len(got) == 2)
+    assert got[0].keys() == {
+        "event", "pipeline", "subject", "judgement", "cause", "remedy", "since", "at", "text"
+    }  # fmt: skip
+
+
+def test_no_is_no_yes() -> None:
+    for status in (302, 404, 500):
+        with hook(status) as (url, _):
+            if status == 302:
+                send(url, {})  # not followed: it was taken
+            else:
+                with pytest.raises(requests.HTTPError):
+                    send(url, {})
+
+
+@pytest.mark.parametrize("url", ["ftp://h/x", "hunter2", "http://"])
+def test_an_address_that_is_none_is_refused_without_being_said(tmp_path: Path, url: str) -> None:
+    with pytest.raises(PipelineFileError) as caught:
+        piped(tmp_path, url)
+    assert "webhook" in str(caught.value) and "http://host:port" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_without_a_webhook_the_log_tells_what_is_bad_for_a_minute_and_when_it_is_well_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage of minutes left no line in the log of `run`."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FILE.format(folder=tmp_path / "state"))
+    monkeypatch.setattr(alert, "CALM_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(alert, "LOG_AFTER_SECONDS", 0.2)
+    said: list[str] = []
+    alerting = Alerting(Keeper(load(path)), said.append, lambda *_: pytest.fail("there is no webhook"))
+    with alerting:
+        wait(lambda: len(said) == 2)
+        assert all(one.startswith(("warning: sink cache: stopped", "warning: source: ")) for one in said)
+        monkeypatch.setattr(alerting, "_look", lambda _: {"source": Judgement("well")})
+        wait(lambda: len(said) == 3)
+        time.sleep(0.3)
+    assert said[2] == "source: well" and len(said) == 3  # told once, and a sink that is there no more needs no word

@@ -1,0 +1,287 @@
+"""What is away when `run` begins is waited for; SIGTERM and --timeout are heeded; what no waiting cures is told."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock, patch
+
+import pytest
+from confluent_kafka import KafkaError as Refusal
+from confluent_kafka import KafkaException
+from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
+from pyspark import java_gateway
+from pyspark.core import context
+
+from cdc import errors
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import HeadwaterError, KafkaError, KafkaUnavailable, StateError
+from cdc.log import topics as topicids
+from cdc.pipeline import load
+from operations.run import patience
+from operations.run.patience import Asked, Stop, Waiting, patiently
+from operations.state.folder import register_of
+from spark.disk.process import place
+from spark.disk.status import FlowStatus, state_of
+from spark.machine import cluster, quiet
+from spark.machine.session import _handlers_kept, _none_left
+
+FILE = """\
+version: 1
+name: p
+source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
+kafka: {{bootstrap: "127.0.0.1:1"}}
+connect: {{url: "http://127.0.0.1:1"}}
+views: {{v: {{root: t}}}}
+sinks: {{cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}}}
+engine: {{state_dir: {folder}}}
+"""
+TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
+CATALOGUE = Catalogue({"public.t": TABLE}, "1", 1, "d")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FILE.format(folder=tmp_path / "state"))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(patience, "TELL_SECONDS", 0.05)
+
+
+def transient() -> Iterator[type[HeadwaterError]]:
+    """Every error of ours that may pass by itself."""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, HeadwaterError) and kind.transient:
+            yield kind
+
+
+class Attempts:
+    """Fails as told, one after the other, and then succeeds."""
+
+    def __init__(self, *fails: BaseException) -> None:
+        self.fails, self.said, self.told = list(fails), list[str](), list[str | None]()
+
+    def __call__(self) -> str:
+        if self.fails:
+            raise self.fails.pop(0)
+        return "there"
+
+    def wait(self, stop: threading.Event | None = None, until: float | None = None) -> str:
+        return patiently(self, stop or threading.Event(), self.said.append, self.told.append, until)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in transient() if kind is not errors.ClusterUnavailable])
+def test_whatever_is_transient_is_waited_for(kind: type[HeadwaterError]) -> None:
+    attempts = Attempts(*[kind("away\nand more")] * 3)
+    assert attempts.wait() == "there"
+    assert attempts.said == ["waiting: away"], "one line, not one an attempt"
+    assert attempts.told == ["away"] * 3 + [None]
+
+
+def test_a_disk_without_room_is_waited_for_and_another_refusal_of_the_system_is_not() -> None:
+    attempts = Attempts(OSError(errno.ENOSPC, "No space left on device", "/state/x"))
+    assert attempts.wait() == "there" and "/state/x is full" in attempts.said[0]
+    with pytest.raises(PermissionError):
+        Attempts(PermissionError(errno.EACCES, "no", "/state/x")).wait()
+
+
+@pytest.mark.parametrize("error", [StateError("run by another"), errors.ClusterUnavailable("no executor came")])
+def test_what_no_waiting_cures_ends_it(error: HeadwaterError) -> None:
+    with pytest.raises(type(error)):
+        Attempts(error).wait()
+
+
+def test_it_gives_up_when_the_time_is_over() -> None:
+    began = time.monotonic()
+    with pytest.raises(StateError, match="gave up waiting: away"):
+        Attempts(*[KafkaUnavailable("away")] * 10_000).wait(until=time.monotonic() + 0.3)
+    assert 0.25 < time.monotonic() - began < 3
+
+
+def test_it_ends_when_it_is_asked_to() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Asked):
+        Attempts(KafkaUnavailable("away")).wait(stop)
+
+
+def test_a_signal_breaks_off_what_is_waited_for_while_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a master that gives no executor for a minute and a half."""
+    monkeypatch.setattr(cluster, "executors", lambda _spark: 0)
+    monkeypatch.setattr(cluster, "ended", lambda _spark: False)
+    stop = Stop()
+    stop.eager = True
+    before = signal.signal(signal.SIGALRM, stop.ask)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    began = time.monotonic()
+    try:
+        with pytest.raises(Asked):
+            cluster.await_executors(cast(Any, SimpleNamespace()))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert stop.is_set() and time.monotonic() - began < 5
+    stop.ask(signal.SIGTERM, None)  # a second one breaks off nothing: what is being ended is ended in order
+
+
+# -- what Kafka says ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (Refusal.UNKNOWN_TOPIC_OR_PART, KafkaError),
+        (Refusal.TOPIC_AUTHORIZATION_FAILED, KafkaError),
+        (Refusal.SASL_AUTHENTICATION_FAILED, KafkaError),
+        (Refusal._TRANSPORT, KafkaUnavailable),
+        (Refusal._TIMED_OUT, KafkaUnavailable),
+        (Refusal._ALL_BROKERS_DOWN, KafkaUnavailable),
+        (Refusal.LEADER_NOT_AVAILABLE, KafkaUnavailable),
+        (Refusal.COORDINATOR_LOAD_IN_PROGRESS, KafkaUnavailable),
+        (Refusal.BROKER_NOT_AVAILABLE, KafkaUnavailable),
+    ],
+)
+def test_only_a_topic_that_is_not_there_is_for_apply(
+    code: int, kind: type[HeadwaterError], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Admin:
+        def __init__(self, _settings: object) -> None:
+            pass
+
+        def describe_topics(self, *_: object, **__: object) -> Any:
+            def result() -> None:
+                raise KafkaException(Refusal(code))
+
+            return {"t": SimpleNamespace(result=result)}
+
+    monkeypatch.setattr(topicids, "AdminClient", Admin)
+    with pytest.raises(KafkaError) as caught:
+        topicids.topic_ids(load(file), {"t"})
+    assert type(caught.value) is kind
+    assert ("headwater apply" in str(caught.value)) == (code == Refusal.UNKNOWN_TOPIC_OR_PART)
+
+
+# -- what status says meanwhile ----------------------------------------------------------------------------------------
+
+
+def stopped(file: Path) -> Path:
+    folder = register_of(load(file), "cache").generation().flow_folder("main")
+    folder.mkdir(parents=True)
+    FlowStatus("cache/main", "stopped", 1, 7, 3, 3, 0, 0, 0, 0, 0, 0, None, [], 0.0).write(folder)
+    return folder
+
+
+def test_status_says_what_a_process_waits_for(file: Path) -> None:
+    folder = stopped(file)
+    with Waiting(load(file), ()) as waiting:
+        waiting.tell("Kafka does not answer")
+        until = time.monotonic() + 5
+        while (found := FlowStatus.read(folder)) is None or found.last_error is None:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    assert (state_of(found), found.last_error, found.pid, found.host) == (
+        "retrying",
+        "Kafka does not answer",
+        os.getpid(),
+        place(),
+    )
+    assert found.batch_id == 7
+
+
+def test_nothing_is_said_over_a_process_that_has_the_sink(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stopped(file)
+    monkeypatch.setattr("spark.disk.lease.Lease.held_by_other", lambda _self: True)
+    with Waiting(load(file), ()) as waiting:
+        waiting.tell("Kafka does not answer")
+        time.sleep(0.4)
+    found = FlowStatus.read(folder)
+    assert found is not None and found.state == "stopped"
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def run(file: Path, *options: str) -> subprocess.Popen[str]:
+    root = str(Path(__file__).parents[3])
+    command = [sys.executable, "-m", "console.cli", "run", str(file), *options]
+    return subprocess.Popen(
+        command, cwd=root, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize(("known", "how"), [(False, signal.SIGINT), (True, signal.SIGTERM)], ids=["Postgres", "Kafka"])
+def test_run_waits_and_ends_at_once_when_it_is_told_to(file: Path, known: bool, how: signal.Signals) -> None:
+    if known:  # with the tables known from an earlier start, Postgres may be away: Kafka is what is needed
+        (file.parent / "state" / "p").mkdir(parents=True)
+        (file.parent / "state" / "p" / "catalogue.json").write_text(CATALOGUE.to_json())
+    process = run(file)
+    assert process.stderr is not None
+    try:
+        lines = []
+        while not lines or '"event":"waiting: ' not in lines[-1]:
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        assert ("Kafka" if known else "Postgres") in lines[-1] and "apply" not in lines[-1]
+        began = time.monotonic()
+        process.send_signal(how)
+        assert process.wait(20) == 0
+        assert time.monotonic() - began < 5
+    finally:
+        process.kill()
+        said = process.stderr.read()
+        process.stderr.close()
+    assert "Traceback" not in said
+
+
+def test_run_gives_up_when_its_timeout_is_over(file: Path) -> None:
+    process = run(file, "--until-caught-up", "--timeout", "1")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and "gave up waiting: Postgres does not answer" in said
+
+
+def test_sparks_session_takes_nobodys_handler_away() -> None:
+    """PySpark's own, by Ctrl-C, asked Java over the connection that the main thread was reading: "a defect"."""
+    before, module = signal.getsignal(signal.SIGINT), cast(Any, context)
+    with _handlers_kept():
+        module.signal.signal(module.signal.SIGINT, lambda _number, _frame: None)  # as SparkContext does
+        during = signal.getsignal(signal.SIGINT)  # the session is made after its context: that takes a second
+    signal.signal(signal.SIGINT, before)
+    assert during is before
+    assert module.signal is signal, "PySpark's module is as it was"
+
+
+def test_ctrl_c_while_java_is_asked_prints_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """`verify` ended with one above its "interrupted"."""
+    quiet.hush()
+    asked = JavaClient(JavaParameters(), PythonParameters())
+    with (
+        patch.object(asked, "_get_connection", return_value=Mock(send_command=Mock(side_effect=KeyboardInterrupt))),
+        patch.object(logging.getLogger(), "handlers", [logging.StreamHandler(sys.stderr)]),
+        suppress(KeyboardInterrupt, Exception),
+    ):
+        asked.send_command("c")
+    assert "KeyboardInterrupt" not in capsys.readouterr().err
+
+
+def test_who_ends_while_java_starts_leaves_none() -> None:
+    """Ctrl-C two seconds after the start of `run`: its virtual machine lived on, for ever."""
+    with pytest.raises(Asked), _none_left():
+        process = cast(Any, java_gateway).Popen(["sleep", "60"])
+        raise Asked
+    assert process.wait(5) == -signal.SIGKILL
+    assert cast(Any, java_gateway).Popen is subprocess.Popen

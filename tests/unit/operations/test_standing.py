@@ -1,0 +1,187 @@
+"""Standing queries without a server: what the file may say of them, what a query may be, what subscribers see."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import ConfigError, PipelineFileError, QueryRefused
+from cdc.pipeline import loads
+from cdc.pipeline.outlets import outlets
+from console.cli.status import _unjudged
+from operations.metrics.pipelines import metrics
+from operations.push.cursor import Cursor
+from operations.standing import matcher
+from operations.standing.note import MatcherNote, read_notes, standing_report
+from operations.standing.queries import _shown
+from operations.standing.refusals import refusal, refusals
+from operations.standing.register import MAX_BYTES, clause
+from operations.standing.registered import Registered
+from operations.standing.saved import query_of
+from operations.standing.seen import Seen
+from operations.state.pausing import pause
+from sinks.contract import Held
+from sinks.elasticsearch.standing.queries import Query
+from sinks.redis.stream.match_tail import Matched
+from sinks.redis.stream.matches import State
+from tests.support.standing_file import FILE, STANDING, load, noted
+
+
+def pushed(what: str) -> str:
+    """Queries whose matches are sent."""
+    return f"{{order: {{search: search, changes: cache, push: {{a: {what}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [
+        ("{ordr: {search: search, changes: cache}}", ["no view 'ordr'", "did you mean 'order'"]),
+        ("{order: {search: serch, changes: cache}}", ["no sink 'serch'", "did you mean 'search'"]),
+        ("{order: {search: cache, changes: cache}}", ["is no search server", "choose from search"]),
+        ("{order: {search: search, changes: search}}", ["is no redis sink", "choose from cache, plain"]),
+        ("{order: {search: search, changes: plain}}", ["keeps no changes", "changes: {}"]),
+        ("{other: {search: search, changes: cache}}", ["sinks.search has no view 'other'"]),
+        ("{order: {search: search}}", ["missing key 'changes'"]),
+        ("{order: {search: search, changes: cache, keep: 1}}", ["queries.order.keep"]),
+        (pushed("{}"), ["queries.order.push.a: either `url` or `topic`"]),
+        (pushed('{url: "http://h/", topic: t}'), ["either `url` or `topic`"]),
+        (pushed('{url: "http://h/"}'), ["missing key 'secret'", "openssl"]),
+        (pushed('{url: "ftp://h/", secret: "x"}'), ["http"]),
+        (pushed('{topic: t, secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'), ["are not signed"]),
+        (pushed("{topic: standing.dead-letters}"), ["may be a topic of the pipeline itself"]),
+        (pushed("{topic: t, queries: [a b]}"), ["queries.order.push.a.queries"]),
+        (pushed("{topic: t, batch: 501}"), ["500"]),
+        ("{order: {search: search, changes: cache, saved: {view: othr}}}", ["no view 'othr'", "did you mean 'other'"]),
+        ("{order: {search: search, changes: cache, saved: {view: order}}}", ["is the view on which they stand"]),
+    ],
+)
+def test_what_does_not_fit_is_said_where_it_stands(queries: str, words: list[str]) -> None:
+    with pytest.raises(PipelineFileError) as wrong:
+        load(queries)
+    assert "p.yaml:12:" in str(wrong.value) and all(word in str(wrong.value) for word in words), wrong.value
+
+
+def test_names_of_all_that_is_sent_are_one_name_space() -> None:
+    hook = '{view: order, sink: cache, url: "http://h/", secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'
+    text = FILE.format(queries=pushed("{topic: t}"), folder="s") + f"push: {{a: {hook}}}\n"
+    with pytest.raises(PipelineFileError, match=r"queries\.order\.push\.a: push\.a has this name too"):
+        loads(text.encode(), "p.yaml")
+
+
+def test_all_that_follows_a_view_is_listed_and_shown_without_secrets() -> None:
+    hook = '{url: "http://h/hidden", secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'
+    part = f"{{search: search, changes: cache, saved: {{view: other}}, push: {{a: {hook}, b: {{topic: t}}}}}}"
+    made = load(f"{{order: {part}}}")
+    assert [one[:5] for one in outlets(made)] == [
+        ("a", "order", "cache", "matches", "webhook"),
+        ("b", "order", "cache", "matches", "topic"),
+        ("queries.order", "other", "cache", "queries", "search"),
+    ]
+    assert "hidden" not in made.model_dump_json() + repr(made) and "MfKQ" not in made.model_dump_json() + repr(made)
+
+
+def test_a_documents_query_is_json_or_text_that_is_some() -> None:
+    for found in ({"term": {"n": 1}}, '{"term": {"n": 1}}', {"query": {"term": {"n": 1}}}):
+        assert json.loads(query_of("a", {"query": found}, "query")) == {"term": {"n": 1}}
+    for document in ({}, {"query": None}, {"query": 7}, {"query": "words"}, [1], "text", {"other": {"term": {}}}):
+        with pytest.raises(QueryRefused):
+            query_of("a", document, "query")
+    noted = {**refusal("a:b c", "why"), "cursor": "x", "refused": "y"}
+    assert refusals({name: str(said) for name, said in noted.items()}) == {"a:b c": "why"}
+
+
+def test_queries_do_not_decide_what_a_sink_holds() -> None:
+    with_queries = load(STANDING)
+    assert all(with_queries.spec_hash(name) == load("{}").spec_hash(name) for name in with_queries.sinks)
+    assert with_queries.queries["order"].keep == 100_000
+
+
+def test_a_query_that_the_server_takes_again_is_held_against_all_documents_again() -> None:
+    query = Query("a", 7, b'{"term": {"n": 1}}')
+    refusing = Registered("m1", "i", {"a": query}, {"a": "No field mapping can be found"})
+    taking = Registered("m2", "i", {"a": query})
+
+    def after(registered: Registered) -> State:
+        return State(1, "m", {"index": "i"}, {"a": registered.judged("a")})
+
+    assert _shown(query, after(refusing))["state"] == "refused"
+    assert refusing.pending(after(refusing)) == []
+    assert taking.pending(after(refusing)) == ["a"]
+    assert taking.pending(after(taking)) == [] and _shown(query, after(taking))["state"] == "active"
+    assert refusing.pending(after(taking)) == ["a"]  # what matched it matches it no more
+    other_words = Registered("m3", "i", {"a": query}, {"a": "it can't be found"})
+    assert other_words.pending(after(refusing)) == []
+
+
+def test_requests_are_of_bounded_count_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "BATCH_BYTES", 10)
+    documents = [b"x" * size for size in (4, 4, 4, 30, 1, 1, 1, 1)]
+    parts = list(matcher._parts(documents, 3))
+    assert [[len(one) for one in part] for part in parts] == [[4, 4], [4], [30], [1, 1, 1], [1]]
+    assert list(matcher._parts([], 3)) == []
+
+
+def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:
+    query = {"term": {"query": 1}}
+    assert json.loads(clause("a", json.dumps(query).encode())) == query
+    assert json.loads(clause("a.b-C_1", json.dumps({"query": query}).encode())) == query
+    for wrong in (b"{", b"[]", b"{}", b'{"query": 1}', b'"x"', b'{"a":"' + b"x" * MAX_BYTES + b'"}'):
+        with pytest.raises(QueryRefused):
+            clause("a", wrong)
+    for name in ("", "a b", "-a", "a@1", "a" * 65, "ä"):
+        with pytest.raises(ConfigError, match="name of a query"):
+            clause(name, b'{"match_all": {}}')
+
+
+def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:
+    mark = "0123456789abcdef"
+    entry = Matched(b"5-0", "k", 2**60, b'{"n":1.10}', b'{"a":"entered","b":"left"}', "change")
+    seen = Seen(["a"]).change(entry, 0, mark)
+    assert seen is not None and seen.name == "match" and seen.cursor == Cursor(0, mark, b"5-0").text()
+    assert seen.value["queries"] == {"a": "entered"} and seen.value["version"] == str(2**60)
+    assert b'"document":{"n":1.10}' in seen.data, "a number keeps its digits"
+    assert Seen(["c"]).change(entry, 0, mark) is None
+    both = Seen().change(entry._replace(document=None), 0, mark)
+    assert both is not None and both.value["document"] is None and both.value["queries"].keys() == {"a", "b"}
+    held = [Held("k", 3, b'["a","b"]'), Held("l", 4, b'["b"]')]
+    [told] = Seen(["a"]).snapshot(held)
+    assert told.value == {"documents": [{"key": "k", "version": "3", "queries": ["a"]}]}
+    assert list(Seen(["c"]).snapshot(held)) == []
+
+
+def test_what_a_matcher_does_is_measured(tmp_path: Path) -> None:
+    assert "headwater_standing_documents_total{" not in metrics([load(STANDING, str(tmp_path))])
+    pipeline = noted(tmp_path)
+    assert read_notes(pipeline)["order"].documents == 7
+    told = metrics([pipeline])
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    for name, value in (
+        ("documents_total", "7.0"),
+        ("told_total", "3.0"),
+        ("unread_total", "1.0"),
+        ("lag_seconds", "2.5"),
+        ("queries", "4.0"),
+        ("pending", "1.0"),
+        ("working", "1.0"),
+    ):
+        assert f'headwater_standing_{name}{{pipeline="standing",view="order"}} {value}' in told
+        assert f"headwater_standing_{name}`" in page
+    MatcherNote(error="away").write(pipeline, "order")
+    assert 'headwater_standing_working{pipeline="standing",view="order"} 0.0' in metrics([pipeline])
+
+
+def test_status_says_why_a_matcher_does_not_go_on(tmp_path: Path) -> None:
+    pipeline = noted(tmp_path)
+    assert standing_report(pipeline)[0]["working"] and not list(_unjudged(standing_report(pipeline)))
+    for note, why in (
+        (MatcherNote(error="the search server is away"), "the search server is away"),
+        (MatcherNote(at=time.time() - 100), "no `headwater run` has done it for 100 s"),
+    ):
+        note.write(pipeline, "order")
+        assert list(_unjudged(standing_report(pipeline))) == [f"standing queries of order are not judged: {why}"]
+    pause(pipeline, pipeline.queries["order"].changes, "maintenance", lambda _: None)  # nobody is to judge them
+    assert standing_report(pipeline)[0]["working"] is None and not list(_unjudged(standing_report(pipeline)))
+    assert "headwater_standing_working{" not in metrics([pipeline])

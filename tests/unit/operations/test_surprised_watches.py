@@ -1,0 +1,106 @@
+"""What looks in the background while `run` works goes on after an error that nobody has thought of, and says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc.pipeline import Pipeline, loads
+from cdc.polling import poll
+from operations.push import webhooks
+from operations.push.webhooks import Webhooks
+from operations.run import source_watch
+from operations.run.source_watch import SourceWatch
+from operations.schema import watch as shape_watch
+from operations.schema.watch import ShapeWatch
+from spark import log_gaps
+from tests.support.watched_file import TEXT
+
+SURPRISE = "a defect"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+
+
+class Looks:
+    """Is surprised by the first look, and counts them."""
+
+    count = 0
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        self.count += 1
+        if self.count == 1:
+            raise RuntimeError(SURPRISE)
+        return {}
+
+    def go_on(self) -> bool:
+        """Whether there is another look after the first, and one after that."""
+        return poll(lambda: self.count, lambda count: count > 2, 10.0, 0.02) > 2
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    caplog.set_level(logging.WARNING, "cdc.repeating")
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "cdc.repeating"]
+
+
+def test_the_source_is_watched_on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    """It ended, and nobody learned that gaps, a connector that fails and the WAL were looked at no more."""
+    monkeypatch.setattr(source_watch, "check_source", lambda *_: None)
+    monkeypatch.setattr(source_watch, "TABLE_SECONDS", 0.01)
+    watch, looks = SourceWatch(pipeline), Looks()
+    with watch:
+        monkeypatch.setattr(watch._tables, "look", looks)
+        assert looks.go_on() and watch.error is None
+    assert said() == [f"source watch: RuntimeError: {SURPRISE}"]
+
+
+def test_webhooks_are_followed_on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    looks = Looks()
+    monkeypatch.setattr(webhooks, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(webhooks, "outlets", looks)
+    with Webhooks(lambda: (pipeline, ()), print):
+        assert looks.go_on()
+    assert said() == [f"webhooks: RuntimeError: {SURPRISE}"]
+
+
+def test_shapes_are_looked_at_on_over_another_connection(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    looks, opened, closed = Looks(), list[int](), list[int]()
+
+    def connect(_source: object) -> Any:
+        opened.append(1)
+        return SimpleNamespace(close=lambda: closed.append(1))
+
+    monkeypatch.setattr(shape_watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(shape_watch, "connect", connect)
+    monkeypatch.setattr(shape_watch, "fingerprint", looks)
+    monkeypatch.setattr(shape_watch, "read_shapes", lambda *_, **__: ({}, {}))
+    watch = ShapeWatch(pipeline)
+    try:
+        assert looks.go_on()
+    finally:
+        watch.close()
+    assert said() == [f"shape watch: RuntimeError: {SURPRISE}"] and len(opened) == len(closed) == 2
+
+
+def test_the_log_is_looked_at_on(monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    looks = Looks()
+    monkeypatch.setattr(log_gaps, "LogEnds", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(log_gaps, "_ends", looks)
+    watch = log_gaps.LogWatch()
+    reading = SimpleNamespace(bootstrap="", client={}, tombstone_seconds=0.1)
+    watch.look(SimpleNamespace(spec=SimpleNamespace(topics=["t"]), reading=reading))  # type: ignore[arg-type]
+    try:
+        assert looks.go_on()
+    finally:
+        watch.close()
+    assert said() == [f"log watch: RuntimeError: {SURPRISE}"]

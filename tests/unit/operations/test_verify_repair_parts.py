@@ -1,0 +1,173 @@
+"""The parts of repair and audit that need no server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cdc.catalogue import Column, Table
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
+from cdc.keys import stray_id
+from cdc.view import View
+from operations.metrics.audit import Totals, metrics
+from operations.records.newest import Asked, Record
+from operations.verify.audit import line
+from operations.verify.buckets import Keys
+from operations.verify.comparison import marked, unmarked
+from operations.verify.repair.repair import ROOM, root_of, write_above
+from operations.verify.repair.warehouse import statement
+from operations.verify.repair.work import Refused
+from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
+from spark.reading.spec import FlowSpec
+
+POSITION = 748903240  # as every LSN a multiple of eight
+
+
+class Shelf:
+    """Answers as a sink does that holds these versions."""
+
+    def __init__(self, **held: int) -> None:
+        self.held, self.documents = dict(held), dict[str, bytes | None]()
+
+    def write(self, _target: str, items: Sequence[Item]) -> list[Answer]:
+        return [self._one(item) for item in items]
+
+    def _one(self, item: Item) -> Answer:
+        if item.document == b"poison":
+            return rejected("no")
+        if item.version < self.held.get(item.key, 0):
+            return STALE
+        self.held[item.key], self.documents[item.key] = item.version, item.document
+        return WRITTEN
+
+
+def written(shelf: Any, version: int, document: bytes | None = b"{}") -> dict[str, Answer]:
+    return write_above(shelf, "t", {"a": Item("a", version, document)}, {"a": version | ROOM})
+
+
+@pytest.mark.parametrize("above", range(9))
+def test_a_repair_stays_below_the_next_possible_position(above: int) -> None:
+    shelf = Shelf(a=POSITION + above)
+    refused = written(shelf, POSITION)
+    assert bool(refused) is (above > ROOM)
+    assert shelf.held["a"] == POSITION + above < POSITION + 8 or refused
+    # The row's next change is at least eight bytes of WAL away, and must win.
+    assert shelf.write("t", [Item("a", POSITION + 8, b"{}")]) == [WRITTEN] or above > 8
+
+
+def test_what_the_sink_refuses_is_told_and_not_tried_again() -> None:
+    shelf = Shelf()
+    assert written(shelf, POSITION, b"poison")["a"].reason == "no"
+    assert written(shelf, POSITION, None) == {} and shelf.documents == {"a": None}
+
+
+def test_reasons_are_given_for_the_keys_that_still_differ(tmp_path: Path) -> None:
+    refused, left = Refused("somehow"), Keys(tmp_path / "left")
+    refused.add("a", "because")
+    for kind, key in (("missing", "a"), ("changed", "b")):
+        left.add(marked(kind, key))  # type: ignore[arg-type]
+    left.flush()
+    assert refused.explained(left) == [{"key": "a", "why": "because"}, {"key": "b", "why": "somehow"}]
+    assert unmarked(marked("extra", "+1")) == ("extra", "+1")
+
+
+def test_the_roots_key_is_found_when_the_view_names_its_columns_in_another_order() -> None:
+    columns = tuple(Column(name, "text", "text") for name in ("a", "b", "c"))
+    table = Table("public", "t", columns, ("a", "b", "c"))
+    view = JoinedView("t", table, ("c", "a", "b"), (("a", "a"),), root=Node("t", "root", table))
+    assert root_of(view, view.document_of("1|2\\|2|3")) == "1|2\\|2|3"
+    assert view.document_of("1|2\\|2|3") == "3|1|2\\|2"
+
+
+def test_the_merge_leaves_rows_alone_that_changed_since_they_were_seen() -> None:
+    view = View.identity(Table("public", "t", (Column("id", "int4", "int4"), Column("v", "text", "text")), ("id",)))
+    said = statement("c.n.t", view, ["id", "v", "_hw_version"])
+    assert said.count("coalesce(t._hw_version, -2) <= s._hw_seen") == 2
+    assert "WHEN MATCHED AND s._hw_gone AND coalesce(t._hw_version, -2) <= s._hw_seen THEN DELETE" in said
+    assert "ON t.`id` <=> s.`id` AND NOT coalesce(s._hw_added, false) " in said
+
+
+# -- the audit ---------------------------------------------------------------------------------------------------------
+
+
+def report(**changed: Any) -> dict[str, Any]:
+    view = {"view": 'v"1', "expected": 1000, "differences": 0, "undecided": 1, "repaired": 3, "missing": [],
+            "extra": ["x"], "changed": []}  # fmt: skip
+    return {
+        "at": 5.0,
+        "seconds": 1.25,
+        "equal": True,
+        "sample": {"rows": 10, "seed": 1},
+        "sinks": [{"sink": "cache", "views": [view | changed]}],
+    }
+
+
+def test_metrics_are_as_prometheus_reads_them() -> None:
+    totals = Totals()
+    assert "headwater_verify_equal" not in metrics("p", totals)
+    totals.take(report())
+    totals.take(report(differences=2))
+    totals.runs, totals.errors, totals.seconds = 3, 1, 1.3
+    text = metrics("p", totals)
+    assert text.endswith("\n") and "\n\n" not in text
+    families = list(text_string_to_metric_families(text))
+    samples = [sample for family in families for sample in family.samples]
+    values = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+
+    def value(name: str, **labels: str) -> float:
+        return float(values[f"headwater_verify_{name}", frozenset(({"pipeline": "p"} | labels).items())])
+
+    one = {"sink": "cache", "view": 'v"1'}
+    assert value("differences", **one) == 2
+    assert value("named_differences", **one, kind="extra") == 1
+    assert value("repaired_total", **one) == 6
+    assert value("errors_total") == 1
+    assert {sample.name for sample in samples} == {
+        line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")
+    }
+
+
+def test_every_metric_is_documented() -> None:
+    totals = Totals()
+    totals.take(report())
+    names = {text.split()[2] for text in metrics("p", totals).splitlines() if text.startswith("# TYPE")}
+    page = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_a_line_says_what_was_found() -> None:
+    assert "1,000 rows of a sample in 1.2 s: equal" in line(report())
+    assert 'cache/v"1 2 differ' in line(report(differences=2))
+
+
+# -- looking a few rows up in the log ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "keys"),
+    [
+        ("int8", ["7", "-3", "70", "x", "07", "9" * 30], [7, -3, 70, 0, 9]),
+        ("text", ["a", "", "a b", "~"], ["a", "", "a b", "~", "b"]),
+        ("text", ["é", 'q"', "b\\"], ["é", 'q"', "b\\", "e", "q"]),
+        ("uuid", ["0000"], ["0000", "0001"]),
+    ],
+)
+@pytest.mark.parametrize("spaced", [False, True])
+def test_a_records_key_is_found_as_bytes_just_as_decoded(
+    kind: str, ids: list[str], keys: list[Any], spaced: bool
+) -> None:
+    view = View.identity(Table("public", "t", (Column("k", kind, kind), Column("v", "text", "text")), ("k",)))
+    spec = FlowSpec("s", {"t": view}, {"p.public.t": ("t",)}, {"p.public.t": view.table}, {}, {})
+    asked = Asked(spec.decoders()["p.public.t"], view, "p.public.t", [*ids, stray_id(b"\xff")])
+    made = [json.dumps({"k": key}, ensure_ascii=False, separators=None if spaced else (",", ":")) for key in keys]
+    found = [asked(Record(text.encode(), b"", "p.public.t", 0, at)) for at, text in enumerate(made)]
+    assert found == [str(key) in ids for key in keys]
+    assert not asked(Record(None, b"", "p.public.t", 0, 0)) and not asked(Record(b"\xff", b"", "p.public.t", 0, 0))
+    plain = not spaced and kind != "uuid" and "é" not in ids
+    assert (asked._exact is not None) is plain, "millions of other keys are not decoded"

@@ -1,0 +1,1 @@
+"""Tests of what concerns the whole project: its pages, its suite, its benchmarks and examples."""

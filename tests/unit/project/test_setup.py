@@ -1,0 +1,55 @@
+"""`make setup` goes on from whatever an earlier one has left of its environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+# Stands in for every Python: makes environments, and needs a pip only where the real one would.
+PYTHON = """#!/bin/sh
+here=$(dirname "$0")
+case "$*" in
+  "-m pip"*) [ -e "$here/pip" ] ;;
+  "-m venv --clear "*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; touch "$4/bin/pip"
+                       printf '#!/bin/sh\\n' > "$4/bin/uv"; chmod +x "$4/bin/uv" ;;
+esac
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What `make setup` looks at, and the Python that it is given."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "client").mkdir()
+    for name in ("requirements.lock", "pyproject.toml", "client/pyproject.toml"):
+        (tmp_path / name).touch()
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    return tmp_path
+
+
+def setup(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = ["make", "-C", str(folder), "setup", f"PYTHON={folder / 'python'}"]
+    alone = {"PATH": os.environ["PATH"]}  # nothing of the make that may have started this
+    return subprocess.run(command, env=alone, capture_output=True, text=True, check=False)
+
+
+def test_an_environment_without_pip_is_made_again(folder: Path) -> None:
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(folder / "python", folder / ".venv" / "bin")
+    done = setup(folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / ".venv" / "ready").is_file()
+
+
+def test_one_that_has_pip_is_kept(folder: Path) -> None:
+    assert setup(folder).returncode == 0
+    (folder / ".venv" / "mine").touch()
+    (folder / ".venv" / "ready").unlink()
+    assert setup(folder).returncode == 0
+    assert (folder / ".venv" / "mine").is_file() and (folder / ".venv" / "ready").is_file()

@@ -1,0 +1,329 @@
+"""The Redis sink's pure parts: key names, errors that pass, configuration."""
+
+from __future__ import annotations
+
+import fnmatch
+import textwrap
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from headwater_client.cache import FOLLOW
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.cluster import key_slot
+
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
+from sinks.redis import names
+from sinks.redis.client import ERRORS, is_no_script, is_passing, lacks_rights
+from sinks.redis.pointer import Pointer
+from sinks.redis.promotion import finish
+from sinks.redis.read import keys_below
+from sinks.redis.script import Change, Terms, command
+from sinks.redis.server import Server
+from sinks.redis.settings import read_settings
+from sinks.redis.sink import RedisSink
+
+IDS = st.text(st.characters(codec="utf-8")) | st.text("{}%7BbDd25|:", min_size=1)
+
+
+@given(identity=IDS)
+def test_an_id_survives_its_key(identity: str) -> None:
+    assert names.id_of(names.encoded(identity)) == identity
+
+
+@given(first=IDS, second=IDS)
+def test_two_ids_never_share_a_key(first: str, second: str) -> None:
+    if first != second:
+        assert names.encoded(first) != names.encoded(second)
+
+
+@given(identity=IDS)
+def test_value_and_version_share_a_slot(identity: str) -> None:
+    value = b"p:flight:" + names.encoded(identity)
+    assert key_slot(value) == key_slot(names.version_key(value))
+
+
+def test_usual_ids_are_used_as_they_are() -> None:
+    assert names.prefix_of("", "airline") + names.encoded("AA|1") == b"airline:AA|1"
+
+
+@given(prefix=st.text("ab*?[]\\^-", min_size=1, max_size=6))
+def test_a_pattern_matches_its_own_prefix_only(prefix: str) -> None:
+    # Redis's globs and fnmatch differ in escapes, so a backslash is turned into a one-character class.
+    glob = names.pattern(prefix.encode()).decode()
+    translated = ""
+    place = 0
+    while place < len(glob):
+        if glob[place] == "\\":
+            place += 1
+            translated += f"[{glob[place]}]"
+        else:
+            translated += glob[place]
+        place += 1
+    assert fnmatch.fnmatchcase(prefix + "rest", translated)
+    assert not fnmatch.fnmatchcase("X" + prefix + "rest", translated)
+
+
+def test_a_call_carries_its_items_and_in_a_cluster_no_pointer() -> None:
+    terms = Terms(b"0", b"60", b"9", b"2")
+    two = [Change(b"v", b"m", 7, b""), Change(b"w", b"n", 8, b"{}")]
+    fixed, each = (b"0", b"60", b"9", b"2"), (b"7", b"", b"8", b"{}")
+    assert command(two, terms, (b"p", b"s"), b"H")[2:] == (6, b"p", b"s", b"v", b"m", b"w", b"n", *fixed, b"H", *each)
+    assert command(two[:1], terms, (b"p", b"s"), b"C")[2:] == (2, b"v", b"m", *fixed, b"C", b"7", b"")
+
+
+def test_names_of_a_generation() -> None:
+    first, second = names.Names("p:", "flight"), names.Names("p:", "flight", 2)
+    assert (first.plain, first.hidden, first.own) == (b"p:flight:", b"p:flight@1:", b"p:flight:")
+    assert (second.plain, second.hidden, second.own) == (b"p:flight:", b"p:flight@2:", b"p:flight@2:")
+    assert first.pointer == second.pointer == b"p:flight@live"
+    assert second.version(b"AA") == b"hw:v:{p:flight@2:AA}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "generation", "plain"),
+    [
+        ((None, None, None, None), 1, True),
+        ((None, None, None, None), 2, False),
+        ((b"2", None, b"2", None), 1, None),
+        ((b"2", None, b"2", b"2"), 2, None),
+        ((b"2", None, b"2", b"2"), 3, False),
+        (("2", "2", None, None), 2, True),
+        ((b"2", b"2", None, None), 1, False),
+    ],
+)
+def test_where_a_generations_values_are(fields: Any, generation: int, plain: bool | None) -> None:
+    assert Pointer.of(fields).is_plain(generation) is plain
+
+
+def test_the_recipe_in_the_docs_is_the_script_that_is_tested() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sinks.md").read_text(encoding="utf-8")
+    assert textwrap.indent(FOLLOW, "  ") in page
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.ConnectionError("Connection refused"),
+        redis.TimeoutError("Timeout reading from socket"),
+        redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+        redis.exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'"),
+        redis.ResponseError("Error running script (call to f_1): @user_script:3: -OOM command not allowed"),
+        redis.ResponseError("MISCONF Redis is configured to save RDB snapshots"),
+        redis.exceptions.ReadOnlyError("You can't write against a read only replica."),
+        redis.exceptions.ClusterDownError("CLUSTERDOWN The cluster is down"),
+        redis.exceptions.MasterDownError("MASTERDOWN Link with MASTER is down"),
+        redis.exceptions.RedisClusterException("Redis Cluster cannot be connected."),
+        redis.exceptions.RedisClusterException("All slots are not covered after query all startup_nodes. 1 of 16384"),
+        redis.exceptions.SlotNotCoveredError('Slot "7" not covered by the cluster. "require_full_coverage=True"'),
+        redis.exceptions.ClusterError("TTL exhausted."),
+        redis.ResponseError("Error running script (call to f_1): @user_script:3: @user_script: 3: -READONLY You can't"),
+        OSError("network is unreachable"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_that_pass(error: Exception) -> None:
+    assert is_passing(error)
+    assert not lacks_rights(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.AuthenticationError("invalid username-password pair or user is disabled."),
+        redis.exceptions.NoPermissionError("this user has no permissions to run the 'evalsha' command"),
+        redis.ResponseError("NOAUTH Authentication required."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_missing_rights_do_not_pass(error: Exception) -> None:
+    assert lacks_rights(error)
+    assert not is_passing(error)
+
+
+def test_other_errors_neither() -> None:
+    wrong = redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
+    assert not is_passing(wrong)
+    assert not is_passing(redis.ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert not is_passing(redis.ResponseError("unknown command 'X', with args beginning with: 'BUSY' 'MOVED'"))
+    assert is_no_script(redis.exceptions.NoScriptError("No matching script."))
+    assert not is_no_script(wrong)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.exceptions.ClusterCrossSlotError("Keys in request don't hash to the same slot"),
+        redis.ResponseError("CROSSSLOT Keys in request don't hash to the same slot"),
+        redis.ResponseError("Script attempted to access keys that do not hash to the same slot"),
+        redis.exceptions.RedisClusterException("EVALSHA - all keys must map to the same key slot"),
+        redis.exceptions.CrossSlotTransactionError("All keys involved in a cluster transaction must map to the same"),
+        redis.exceptions.RedisClusterException(
+            "Redis Cluster cannot be connected. Please provide at least one reachable node: "
+            "Cluster mode is not enabled on this node"
+        ),
+        redis.exceptions.RedisClusterException("RedisCluster does not currently support Unix Domain Socket"),
+    ],
+    ids=lambda error: str(error)[:40],
+)
+def test_what_a_cluster_will_never_take_is_not_waited_for(error: Exception) -> None:
+    assert not is_passing(error)
+    assert isinstance(error, ERRORS)
+
+
+def config(**over: Any) -> dict[str, Any]:
+    return {"type": "redis", "name": "cache", "url": "redis://h:6379/0", "targets": {"plane": {}}} | over
+
+
+@pytest.mark.parametrize("over", [{}, {"cluster": True}])
+def test_a_node_of_a_cluster_that_is_asked_alone_is_refused_and_not_called_away(over: dict[str, Any]) -> None:
+    server = Server(read_settings(config(**over)), lambda why: None)
+    kind, fix = (SinkUnavailable, "start it again") if over else (SinkRefused, "set `cluster: true` for this sink")
+    with pytest.raises(kind) as raised, server.once("claimed"):
+        raise redis.exceptions.MovedError("3999 127.0.0.1:6381")
+    assert raised.value.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("over", "named"),
+    [
+        ({"url": "http://h"}, "url"),
+        ({"key_prefix": "{x}:"}, "braces"),
+        ({"fence_seconds": 0}, "fence_seconds"),
+        ({"ttl_seconds": -5}, "ttl_seconds"),
+        ({"cluster": "yes"}, "cluster"),
+        ({"targets": {}}, "no view"),
+        ({"cluster": True, "targets": {"odd{x}": {}}}, "braces"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_a_wrong_setting_is_named(over: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        read_settings(config(**over))
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = read_settings(config(password="hunter2", url="redis://u:hunter2@h:1/0"))
+    assert "hunter2" not in repr(settings) + settings.who
+    with pytest.raises(ConfigError) as caught:
+        read_settings(config(password=7_777_777))
+    assert "7777777" not in str(caught.value)
+
+
+def test_a_sink_that_is_opened_again_says_no_second_time_that_its_server_may_evict(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    info = {"redis_version": "7.2.0", "role": "master", "maxmemory": 1 << 20, "maxmemory_policy": "allkeys-lru"}
+    settings = read_settings({"type": "redis", "name": "any", "url": "redis://h", "targets": {"v": {}}})
+    client = SimpleNamespace(ping=lambda: True, info=lambda: info)
+    server = SimpleNamespace(once=lambda what: nullcontext(), client=lambda: client, settings=settings)
+    monkeypatch.setattr("sinks.redis.sink.Server", lambda *given: server)
+    monkeypatch.setattr(RedisSink, "_claim_keys", lambda self, client: None)
+    monkeypatch.setattr(RedisSink, "_claim", lambda self, where: None)
+    monkeypatch.setattr("sinks.redis.sink._SAID", set())
+
+    def said(name: str) -> int:
+        for view in ("v", "w", "v"):
+            RedisSink({"type": "redis", "name": name, "url": "redis://h", "targets": {view: {}}}).setup()
+        return caplog.text.count("may evict keys")
+
+    assert said("cache") == 1
+    assert said("other") == 2, "another sink has its own readers"
+    info["maxmemory_policy"] = "volatile-ttl"
+    assert said("cache") == 3, "and another policy is news"
+
+
+# -- a cursor is one server's ------------------------------------------------------------------------------------------
+
+
+class Restarted:
+    """A server of a key a page, and the same after a restart: the pool has replaced its connection without a word.
+
+    Args:
+        at: before which page; none for never.
+    """
+
+    def __init__(self, at: int | None) -> None:
+        self.keys, self.at, self.asked = [b"p:v:%d" % number for number in range(4)], at, 0
+        self.ran: list[bytes] = []
+
+    def info(self) -> dict[str, str]:
+        self.asked += 1
+        return {"run_id": "new" if self.at is not None and self.at < 0 else "former", "role": "master"}
+
+    def scan(self, cursor: int, **_: Any) -> tuple[int, list[bytes]]:
+        if self.at is not None:
+            self.at -= 1
+            if self.at == -1:
+                self.keys = [*self.keys[2:], *self.keys[:2]]
+        return (cursor + 1) % len(self.keys), [self.keys[cursor]]
+
+    def scan_iter(self, **_: Any) -> Iterator[bytes]:
+        cursor, (page,) = self.scan(0)
+        yield page
+        while cursor:
+            cursor, (page,) = self.scan(cursor)
+            yield page
+
+    def hmget(self, _key: bytes, names: Any) -> list[bytes | None]:
+        return [None for _ in names]
+
+    def eval(self, script: bytes, *_: Any) -> int:
+        self.ran.append(script)
+        return 0
+
+    def pipeline(self, transaction: bool) -> Any:
+        values: list[Any] = []
+        read = SimpleNamespace(
+            hmget=lambda *_: values.append([None] * 4),
+            get=lambda key: values.append(b"1" if key.startswith(b"hw:") else b"{}"),
+            execute=lambda raise_on_error: values,
+        )
+        return read
+
+
+def restarted_sink(monkeypatch: pytest.MonkeyPatch, client: Restarted) -> RedisSink:
+    sink = RedisSink({"type": "redis", "name": "c", "url": "redis://h", "key_prefix": "p:", "targets": {"v": {}}})
+    monkeypatch.setattr(sink._server, "client", lambda: client)
+    monkeypatch.setattr(sink, "_refuse_others", lambda *_: None)
+    return sink
+
+
+def test_a_scan_is_of_one_run_of_the_server_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verify would take documents that were passed over for ones that Postgres has not either."""
+    whole = Restarted(None)
+    assert {held.key for held in restarted_sink(monkeypatch, whole).scan("v")} == {"0", "1", "2", "3"}
+    assert whole.asked == 2, "not with each page"
+    for at in range(1, 4):
+        with pytest.raises(SinkUnavailable, match=r"scan: .*restarted"):
+            list(restarted_sink(monkeypatch, Restarted(at)).scan("v"))
+    early = restarted_sink(monkeypatch, Restarted(2)).scan("v")
+    next(early)
+    early.close()  # type: ignore[attr-defined]  # who has seen enough is told nothing
+
+
+def test_keys_are_gone_through_in_one_run_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To be removed, or to be renamed by a promotion: what is passed over would be nobody's."""
+    assert len(list(keys_below(Restarted(None), (b"p:",)))) == 4
+    with pytest.raises(redis.ConnectionError, match="restarted"):
+        list(keys_below(Restarted(2), (b"p:",)))
+    moving = Restarted(2)
+    moving.hmget = lambda *_: [b"2", b"1", b"2", b"2", b"turn"]  # type: ignore[method-assign]
+    with pytest.raises(redis.ConnectionError, match="restarted"):
+        finish(moving, names.Names("p:", "v"))
+    assert len(moving.ran) == 1, "what was on that one page; not that it has ended"
+
+
+def test_who_may_not_ask_which_server_it_is_reads_as_before() -> None:
+    client = Restarted(2)
+
+    def refuses() -> dict[str, str]:
+        raise redis.exceptions.NoPermissionError("this user has no permissions to run the 'info' command")
+
+    client.info = refuses  # type: ignore[method-assign]
+    assert len(list(keys_below(client, (b"p:",)))) == 4

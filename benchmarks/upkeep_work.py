@@ -27,7 +27,7 @@ from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
 from spark.disk.files import write_atomic
 from spark.machine.session import build_session
-from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.commits import loaded
 from spark.warehouse.large_merge import held, merge_small
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY
 from spark.warehouse.merge import GONE, merge_statement

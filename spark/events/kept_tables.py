@@ -35,8 +35,8 @@ from spark.reading.entries import TALLY
 from spark.reading.spec import unpack
 from spark.running import Query
 from spark.warehouse.brief import brief
+from spark.warehouse.commits import History
 from spark.warehouse.counted import CountedQuery, Counts
-from spark.warehouse.iceberg_history import History
 from spark.warehouse.large_merge import SMALL_RECORDS
 from spark.warehouse.merge import GONE, Merger, ready_place
 from spark.warehouse.upkeep.upkeep import Upkeep, policy_of

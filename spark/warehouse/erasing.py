@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.records.history import OFFSET, PARTITION
-from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.commits import loaded
 from spark.warehouse.large_merge import BRANCH
 from spark.warehouse.marks import OURS, QUERY
 from spark.warehouse.upkeep.steps import others_in

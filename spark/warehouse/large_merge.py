@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegralType, StringType
 
 from cdc.join.expressions import quoted
-from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.commits import loaded
 from spark.warehouse.key_order import KeyOrder
 
 # From so many rows on a table is large (with 340,000 both ways take the same), and up to so many records and bytes a

@@ -38,8 +38,8 @@ from spark.reading.native_raw import KEY
 from spark.reading.source import turn_done
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
+from spark.warehouse.commits import History
 from spark.warehouse.counted import KEPT_COUNTS, CountedQuery, Counts, told
-from spark.warehouse.iceberg_history import History
 from spark.warehouse.keyless import computed_with_keys, keyed_entries, why_failed
 from spark.warehouse.large_merge import (
     CHANGES,

@@ -21,7 +21,7 @@ from cdc.view import View
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from sinks.iceberg.types import widens
-from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.commits import loaded
 
 GENERATION, LEASE = iceberg.GENERATION, iceberg.LEASE
 

@@ -19,10 +19,10 @@ from cdc.view import View
 from sinks.iceberg.history import BEGINS, KEY
 from spark.flow import Flow
 from spark.reading.spec import FlowSpec
+from spark.warehouse.commits import loaded
 from spark.warehouse.history import history
 from spark.warehouse.history.history import BEGUN, still_written
 from spark.warehouse.history.tables import HistoryPlace, columns_there, properties_of
-from spark.warehouse.iceberg_history import loaded
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.

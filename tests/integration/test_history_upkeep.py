@@ -17,9 +17,9 @@ from cdc.records.history import COLUMNS, as_of_sql
 from cdc.view import View
 from sinks.iceberg.history import CUT
 from spark.flow import Flow
+from spark.warehouse.commits import loaded
 from spark.warehouse.history.history import Historian, offsets_there
 from spark.warehouse.history.tables import HistoryPlace, columns_of, properties_of
-from spark.warehouse.iceberg_history import loaded
 from spark.warehouse.upkeep import plan, steps
 from spark.warehouse.upkeep.plan import DAY, Policy
 from spark.warehouse.upkeep.steps import shorten, signs_of

@@ -19,8 +19,8 @@ from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.warehouse import large_merge
 from spark.warehouse import marks as marked
+from spark.warehouse.commits import History, loaded
 from spark.warehouse.counted import told
-from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
 from spark.warehouse.merge import GONE, merge_statement
 from spark.warehouse.table import create_table

@@ -147,7 +147,7 @@ def test_a_repair_is_one_commit_and_what_was_there_twice_is_there_once(tmp_path:
 HISTORY = """
 import sys, json
 from pyspark.sql import SparkSession
-from spark.warehouse.iceberg_history import History
+from spark.warehouse.commits import History
 properties, jars = json.loads(sys.argv[1]), sys.argv[2]
 builder = SparkSession.builder.master("local[1]").config("spark.jars", jars).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")

@@ -21,8 +21,8 @@ from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.remains import remains
 from spark.machine.session import build_session
+from spark.warehouse.commits import History, loaded
 from spark.warehouse.erasing import forget_rows, remove_left, rewrite
-from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.table import catalog_settings
 from tests.support.disks import holding
 

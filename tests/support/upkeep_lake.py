@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from spark.machine.session import build_session
-from spark.warehouse.iceberg_history import History, loaded
+from spark.warehouse.commits import History, loaded
 from spark.warehouse.marks import QUERY
 from spark.warehouse.merge import merge_statement
 from spark.warehouse.table import catalog_settings

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import Row, SparkSession
 
-from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.commits import loaded
 from spark.warehouse.marks import OURS
 from spark.warehouse.upkeep.plan import (
     DELETED_SHARE,

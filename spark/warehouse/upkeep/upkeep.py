@@ -21,7 +21,7 @@ from cdc.errors import DiskFull, HeadwaterError
 from spark.disk.files import write_somehow
 from spark.failures import explain
 from spark.warehouse.brief import shortened
-from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.commits import loaded
 from spark.warehouse.upkeep.plan import Act, Memory, Policy, due, policy_of
 from spark.warehouse.upkeep.steps import do, signs_of
 

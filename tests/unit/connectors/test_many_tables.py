@@ -187,7 +187,7 @@ def test_ready_says_how_many_warnings_there_were(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline())
     monkeypatch.setattr("connectors.preflight.preflight", lambda _: [Answer(CHECKS[0], tuple(findings))])
     for one in ("sinks", "views", "warehouses", "webhooks"):
-        monkeypatch.setattr(f"operations.checked_{one}.checked_{one}", lambda *_: [])
+        monkeypatch.setattr(f"operations.check.{one}.checked_{one}", lambda *_: [])
     done = CliRunner().invoke(command, [str(FILE)])
     assert (done.exit_code, done.output.splitlines()[-1]) == (0, "ready; 1 warning, 1 note")
     findings.clear()

@@ -13,8 +13,9 @@ import pytest
 from cdc.errors import ShapeUnknown
 from cdc.view import View
 from spark.reading.spec import FlowSpec
-from spark.warehouse import iceberg_history, merge
-from spark.warehouse.iceberg_history import History
+from spark.warehouse import commits as iceberg_history
+from spark.warehouse import merge
+from spark.warehouse.commits import History
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, offsets_text, same_offsets
 from spark.warehouse.merge import Merger
 from tests.support.trees import table

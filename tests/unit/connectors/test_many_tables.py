@@ -45,7 +45,7 @@ FIRST = "public.t000, public.t001, public.t002, public.t003, public.t004"
 def keyless(count: int) -> list[Finding]:
     found = []
     for name in names(count):
-        table = Table(*name.split("."), (Column("a", "text", "text"),), ())
+        table = Table("public", name.removeprefix("public."), (Column("a", "text", "text"),), ())
         found += key_findings(table, fact(name=name, has_primary_key=False, unique_keys=0))
     return found
 
@@ -135,7 +135,9 @@ def test_tables_of_another_owner_are_one_finding_with_one_grant() -> None:
 
 @pytest.mark.parametrize("policy", ["full", "reselect", "allow"])
 def test_large_values_name_some_tables(policy: str) -> None:
-    held = [Table(*name.split("."), (Column("a", "text", "text"),), ("a",)) for name in names(300)]
+    held = [
+        Table("public", name.removeprefix("public."), (Column("a", "text", "text"),), ("a",)) for name in names(300)
+    ]
     facts = {name: fact(name=name, toasted=True) for name in names(300)}
     [told] = toast.run(site(parts={"policy": {"toast": policy}}, facts=facts, catalogue=catalogue(*held)))
     assert told.message.endswith("public.t004 (a) and 295 more")

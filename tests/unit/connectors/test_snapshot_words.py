@@ -30,9 +30,9 @@ def progress(read: int, *reading: tuple[int, int | None], of: int = 300, done: b
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
-    clock = SimpleNamespace(now=1.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(snapshot_bars, "time", clock)
-    return clock
+    made = SimpleNamespace(now=1.0, monotonic=lambda: made.now)
+    monkeypatch.setattr(snapshot_bars, "time", made)
+    return made
 
 
 def test_a_snapshot_of_many_tables_says_now_and_then_how_many_are_read(

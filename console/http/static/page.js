@@ -120,15 +120,25 @@
       if (!isHeld()) htmx.trigger("#live", "sse:seen");
     });
   }
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.target.id === "live" && isHeld()) event.preventDefault();
-  });
+  // Tables are held, an alarm is not: the newest answer says how all is, and the age goes on of what else stands there.
+  function alarm(answer) {
+    const state = document.querySelector("#live .state[data-words]");
+    const newest = new DOMParser().parseFromString(answer, "text/html").querySelector(".state[data-words]");
+    if (!state || !newest) return;
+    state.className = newest.className;
+    state.dataset.words = newest.dataset.words;
+    const words = state.querySelector(".words");
+    if (words.textContent !== state.dataset.words) words.textContent = state.dataset.words; // it may be selected
+    announce();
+  }
+
   document.addEventListener("htmx:beforeSwap", (event) => {
     const place = event.target;
     if (place.id !== "live" || !event.detail.shouldSwap) return;
     if (isHeld() || isSelecting(place)) {
-      event.detail.shouldSwap = false; // one that was under way comes too late
+      event.detail.shouldSwap = false;
       if (!isHeld()) still("held while you select");
+      alarm(event.detail.serverResponse);
       return;
     }
     still("");

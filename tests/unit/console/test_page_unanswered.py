@@ -87,7 +87,7 @@ def test_a_page_that_nobody_looks_at_holds_no_connection(answered: tuple[Page, A
 
 
 def test_who_reads_a_page_keeps_his_place(answered: tuple[Page, Answers]) -> None:
-    page, answers = answered
+    page, _ = answered
     page.goto(ORIGIN)
     page.locator("#flows").focus()
     page.evaluate("document.getElementById('flows').scrollLeft = 90")
@@ -109,14 +109,43 @@ def test_who_reads_a_page_keeps_his_place(answered: tuple[Page, Answers]) -> Non
     # The button holds it for good.
     page.get_by_role("button", name="Hold still").press("Enter")
     expect(page.locator("#held")).to_have_text("held still")
-    asked = answers.count("/")
-    ask(page)
+    page.evaluate("document.querySelector('#live .state').id = 'before'")
+    with page.expect_response("**/*part=live*"):
+        ask(page)
     page.wait_for_timeout(300)
-    assert answers.count("/") == asked
+    assert page.locator("#before").count() == 1
     page.get_by_role("button", name="Hold still").press("Enter")
-    page.wait_for_timeout(300)
-    assert answers.count("/") == asked + 1
+    expect(page.locator("#before")).to_have_count(0, timeout=SOON_MS)
     expect(page.locator("#held")).to_be_empty()
+
+
+@pytest.mark.parametrize("by_button", [True, False])
+def test_who_holds_a_page_is_told_of_trouble(answered: tuple[Page, Answers], by_button: bool) -> None:
+    page, answers = answered
+    watching = answers.made.served.watching
+    page.add_init_script("addEventListener('DOMContentLoaded', () => { htmx.config.timeout = 1500; })")
+    page.goto(ORIGIN)
+    expect(page.locator(".state.good")).to_be_visible()
+    if by_button:
+        page.get_by_role("button", name="Hold still").press("Enter")
+    else:
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('#live h2'))")
+    page.evaluate("document.getElementById('flows').dataset.held = '1'")
+    away = status(search={"judgement": "retrying", "cause": "search is away"}, cache={})
+    watching._questions = {**watching._questions, "status": lambda _: away}
+    answers.made.look()
+    ask(page)
+    expect(page.locator("#live .state.bad .words")).to_contain_text("search is away", timeout=SOON_MS)
+    expect(page).to_have_title("flights: bad · Headwater")
+    expect(page.locator("#announcer")).to_contain_text("search is away")
+    answers.hangs = True
+    ask(page)
+    expect(page.locator(".state.lost")).to_contain_text("does not answer", timeout=SOON_MS)
+    answers.hangs = False
+    ask(page)
+    expect(page.locator("#live .state.bad .words")).to_contain_text("search is away", timeout=10_000)
+    expect(page).to_have_title("flights: bad · Headwater")
+    assert page.locator("#flows[data-held]").count() == 1  # the tables are those that he reads
 
 
 @pytest.mark.parametrize(("code", "words"), [(500, "HTTP 500"), (None, "no answer")])
@@ -133,7 +162,8 @@ def test_a_part_that_cannot_be_had_says_so(answered: tuple[Page, Answers], code:
         expect(page.locator("#found")).to_have_attribute("aria-busy", "false")
 
 
-def test_a_page_whose_session_has_ended_leads_to_the_form(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_page_whose_session_has_ended_leads_to_the_form(browser: Browser, tmp_path: Path, held: bool) -> None:
     token = "operate-token-of-this-test"
     with world(tmp_path, tokens={token: "operate"}, told={"status": status(search={}), "tables": []}) as made:
         made.look()
@@ -142,6 +172,8 @@ def test_a_page_whose_session_has_ended_leads_to_the_form(browser: Browser, tmp_
         made.send("/login", token=token)
         page.goto(f"{ORIGIN}/sinks/search")
         expect(page.locator("#live .state")).to_be_visible()
+        if held:
+            page.get_by_role("button", name="Hold still").press("Enter")
         made.browser.cookies.clear()
         ask(page)
         expect(page.locator("h1")).to_have_text("Sign in", timeout=SOON_MS)

@@ -48,7 +48,7 @@ def test_a_server_that_hangs_is_said_to_and_what_stands_there_grows_old(answered
     page, answers = answered
     page.add_init_script("addEventListener('DOMContentLoaded', () => { htmx.config.timeout = 1500; })")
     page.goto(ORIGIN)
-    assert '"timeout": 8000' in str(page.locator("meta[name=htmx-config]").get_attribute("content"))
+    assert '"timeout": 3000' in str(page.locator("meta[name=htmx-config]").get_attribute("content"))
     expect(page.locator(".state.good")).to_be_visible()
     page.evaluate("document.querySelector('#live .age').dataset.age = '59.6'")
     expect(page.locator(".age")).to_have_text("61 s", timeout=SOON_MS)

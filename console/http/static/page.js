@@ -195,6 +195,13 @@
       for (const place of document.querySelectorAll("[sse-connect], #live")) htmx.trigger(place, "htmx:afterProcessNode");
     }
   });
+  // The title of a page that nobody looks at is read all the same, but a browser may wake its clocks once a minute only.
+  // A worker's goes on.
+  if (document.getElementById("live") && window.Worker) {
+    new Worker("/static/beat.js").addEventListener("message", () => {
+      if (document.hidden) htmx.trigger("#live", "sse:seen");
+    });
+  }
   document.addEventListener("htmx:afterRequest", (event) => {
     if (event.target.id === "found") event.target.setAttribute("aria-busy", "false");
   });

@@ -86,6 +86,18 @@ def test_a_page_that_nobody_looks_at_holds_no_connection(answered: tuple[Page, A
         page.wait_for_timeout(50)
 
 
+def test_a_page_that_nobody_looks_at_asks_though_its_clocks_are_slowed(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    page.add_init_script(
+        "const real = setTimeout; window.setTimeout = (what, ms, ...more) => ms < 5000 ? real(what, ms, ...more) : 0"
+    )
+    page.goto(ORIGIN)
+    expect(page.locator(".state.good")).to_be_visible()
+    hide(page, True)
+    answers.status["/"] = 500
+    expect(page).to_have_title("No answer · flights: bad · Headwater", timeout=10_000)
+
+
 def test_who_reads_a_page_keeps_his_place(answered: tuple[Page, Answers]) -> None:
     page, _ = answered
     page.goto(ORIGIN)

@@ -136,6 +136,18 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
     return rejected(reason)
 
 
+def heed(guard: dict[str, Any]) -> None:
+    """What is said of ``GUARD``: where an index stands in the alias's place, the deletes before it have gone through.
+
+    It is asked for nothing else: whatever befalls the document that is not there, there is an alias.
+
+    Raises:
+        SinkRefused: as ``judge``: there is none, or its index is closed.
+    """
+    if (guard.get("error") or {}).get("type") in (NO_INDEX, CLOSED):
+        judge(guard, 0)
+
+
 def operations(lines: Sequence[Line]) -> bytes:
     """Lines as one request, which is refused if what it is written to is no alias."""
     data = [line.data for line in lines]
@@ -175,7 +187,10 @@ class Bulk:
                     deliver(line.place, WRITTEN)
                 patience.progress()
                 return
-            lines = self._settle(lines, body["items"][: len(lines)], internal, patience, deliver)
+            results = body["items"]
+            for guard in results[len(lines) :]:
+                heed(next(iter(guard.values())))
+            lines = self._settle(lines, results[: len(lines)], internal, patience, deliver)
 
     def _settle(
         self,

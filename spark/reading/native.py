@@ -9,7 +9,9 @@ docs/decisions/warehouse-decoding.md; tests hold all ways against each other.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -51,12 +53,15 @@ class NativeReader:
         raw: how its topic's records are read.
         epoch: see ``FlowSpec``.
         snapshot_lsn: likewise.
+        repeats: the same records are odd however often they are read. Not where they may be Avro: that our jar reads
+            only while the registry answers (deploy/spark/AvroSchemas.java).
     """
 
     view: View
     raw: RawTable
     epoch: int = 0
     snapshot_lsn: int = 0
+    repeats: bool = True
 
     @classmethod
     def of(cls, spec: FlowSpec) -> NativeReader | None:
@@ -76,7 +81,22 @@ class NativeReader:
             return None
         if not table.primary_key or not keys.keys() >= set(table.primary_key):
             return None
-        return cls(view, RawTable(table, columns, bool(spec.events)), spec.epoch, spec.snapshot_lsn)
+        raw = RawTable(table, columns, bool(spec.events))
+        return cls(view, raw, spec.epoch, spec.snapshot_lsn, repeats=spec.registry is None)
+
+    def fingerprint(self, records: DataFrame) -> str | None:
+        """The same for readers to which the same records are odd; None if there is no telling.
+
+        By our jar other records are odd than without it, and of another version's code nothing is known.
+
+        Args:
+            records: as ``read``.
+        """
+        if not self.repeats:
+            return None
+        asked = self.raw.events, self.raw.row_ddl(), self.raw.key_ddl(), self._is_plain()
+        told = version("headwater"), version("pyspark"), native_rows.there(self.raw, records), self.view, asked
+        return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
     def read(self, records: DataFrame) -> DataFrame:
         """Entries with typed rows as ``spark.reading.expressions.entry_schema`` has them, then ``KEY`` and ``ODD``.

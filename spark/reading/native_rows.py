@@ -28,6 +28,11 @@ def seen(raw: RawTable, records: DataFrame) -> DataFrame | None:
     return read.select("topic", "partition", "offset", KEY, f"{_SEEN}.*")
 
 
+def there(raw: RawTable, records: DataFrame) -> bool:
+    """Whether the session has our jar; arguments as ``seen``."""
+    return _reader(raw, records) is not None
+
+
 def _reader(raw: RawTable, records: DataFrame) -> Any:
     table = raw.table
     names = [_written(column.name) for column in table.columns]

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, same_offsets
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, same_offsets
 
 
 def loaded(spark: SparkSession, table: str) -> Any:
@@ -59,7 +59,7 @@ class History:
         Args:
             marks: ``QUERY``, ``BATCH`` and ``OFFSETS``.
         """
-        return self._looked(marks)[0]
+        return self._looked(marks)[0] is not None
 
     def holds_whole(self, marks: Mapping[str, str]) -> bool:
         """Whether no record of that batch can be left: its newest commit says so, or a later batch has followed.
@@ -67,10 +67,20 @@ class History:
         Args:
             marks: as ``holds``.
         """
-        return self._looked(marks)[1]
+        said, followed = self._looked(marks)
+        return said is not None and (followed or said.get(WHOLE) is not None)
 
-    def _looked(self, marks: Mapping[str, str]) -> tuple[bool, bool]:
-        """(whether it was committed, whether as a whole).
+    def reader(self, marks: Mapping[str, str]) -> str | None:
+        """Whose first pass that batch's newest commit is; None if it does not say so.
+
+        Args:
+            marks: as ``holds``.
+        """
+        said, _ = self._looked(marks)
+        return None if said is None else said.get(READER)
+
+    def _looked(self, marks: Mapping[str, str]) -> tuple[Any, bool]:
+        """(the summary of its newest commit, None if there is none; whether a later batch has followed).
 
         A query counts its batches on, so the newest of its own commits decides, but for one thing: a checkpoint that
         was put back counts the same numbers again. Then all commits that are remembered are looked through.
@@ -80,11 +90,11 @@ class History:
             if summary.get(QUERY) == marks[QUERY]:
                 number = int(summary.get(BATCH) or 0)
                 if summary.get(BATCH) == marks[BATCH] and same_offsets(summary.get(OFFSETS), marks[OFFSETS]):
-                    return True, followed or summary.get(WHOLE) is not None
+                    return summary, followed
                 if number < batch:
                     break
                 followed = followed or number > batch
-        return False, False
+        return None, False
 
     def _back(self) -> Iterator[Any]:
         """Summaries of the commits that readers were led to, the newest first.

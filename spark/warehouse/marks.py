@@ -15,6 +15,9 @@ QUERY, BATCH, OFFSETS = OURS + "query-id", OURS + "batch-id", OURS + "offsets"
 # That no record of the batch is left to a commit after this one. Who applies a batch in two passes can't say so in the
 # first: whether there will be a second is known when the first has ended.
 WHOLE = OURS + "whole"
+# Who has told in the first pass what is left to the second (``NativeReader.fingerprint``): another one would tell it
+# otherwise.
+READER = OURS + "reader"
 
 
 def offsets_text(offsets: Any) -> str:

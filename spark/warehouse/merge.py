@@ -3,7 +3,7 @@
 Exactly once: ``foreachBatch`` may run a batch again after a crash, so each commit carries the query's id and the
 batch's number and offsets in its snapshot summary, and a batch that finds itself there does nothing. All three count:
 a checkpoint that was put back from an older copy gives its next batches numbers that the table knows, of other records.
-A batch may be two commits, of which only the second says that it is the whole; one that finds less is applied again.
+A batch may be two commits, of which only the second says that it is the whole; one that finds less does the rest.
 Rows also carry the position they came from, and an older one never replaces a newer one.
 """
 
@@ -51,7 +51,7 @@ from spark.warehouse.large_merge import (
     merge_new,
     merge_small,
 )
-from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, offsets_text
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, offsets_text
 from spark.warehouse.table import TablePlace, chosen_columns
 from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
 from spark.write import OWN, letter_of
@@ -203,29 +203,27 @@ class Merger:
         """Plain records by Spark's own functions, and what is odd by the codec; None if nothing was left to do.
 
         The flow may end before the odd ones have followed, and go on by another table: what was odd then may be plain
-        now. So a batch that is there in part goes to the codec as a whole: versions make a repeat harmless.
+        now. So what is there by another reader goes to the codec as a whole: versions make a repeat harmless.
         """
-        if not history.holds(marks):
-            if self._reader is None:
-                return self._by_codec(batch, empty=history.is_empty)
-            counts, some_odd = self._natively(batch, self._reader, empty=history.is_empty)
-            return counts.with_odd(self._by_codec(self._odd_keys(batch))) if some_odd else counts
-        return None if history.holds_whole(marks) else self._by_codec(batch)
+        if history.holds_whole(marks):
+            return None
+        begun, reader = history.holds(marks), self._reader
+        mine = None if reader is None else reader.fingerprint(batch)
+        if reader is None or (begun and (mine is None or mine != history.reader(marks))):
+            return self._by_codec(batch, empty=history.is_empty)
+        if begun:  # what was counted then, the process may have ended before it was told
+            found = reader.read(batch).agg(*_counted()).collect()[0].asDict()
+        else:
+            found = self._natively(batch, reader, mine, empty=history.is_empty)
+        counts = Counts.of(found)
+        return counts if found.get("odd") == 0 else counts.with_odd(self._by_codec(self._odd_keys(batch)))
 
-    def _natively(self, batch: DataFrame, reader: NativeReader, *, empty: bool) -> tuple[Counts, bool]:
-        """Apply the plain records; (what was counted, whether any are odd, or nobody has counted)."""
+    def _natively(self, batch: DataFrame, reader: NativeReader, mine: str | None, *, empty: bool) -> dict[str, Any]:
+        """Apply the plain records; what was counted, nothing if nobody has. ``mine``: the reader's fingerprint."""
         seen = Observation()
-        read = reader.read(batch)
-        observed = read.observe(
-            seen,
-            F.count("*").alias("records"),
-            F.count(F.when(F.col(ODD), 1)).alias("odd"),
-            F.lit(0).alias("rejected"),
-            *_both(),
-        )
-        self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty, whole=False)
-        found = told(seen)
-        return Counts.of(found), found.get("odd") != 0
+        observed = reader.read(batch).observe(seen, *_counted())
+        self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty, whole=False, reader=mine)
+        return told(seen)
 
     def _odd_keys(self, batch: DataFrame) -> DataFrame:
         """The records of every key that has an odd one, in their order: what becomes of one may depend on the next."""
@@ -264,10 +262,11 @@ class Merger:
             more.append(F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY))
         return table_rows(standing(entries), self.view, *more)
 
-    def _write(self, source: DataFrame, *, empty: bool, whole: bool = True) -> None:
+    def _write(self, source: DataFrame, *, empty: bool, whole: bool = True, reader: str | None = None) -> None:
         """One commit of rows: an append where nothing was ever committed, else a MERGE, which reads its source once."""
         conf, rows = source.sparkSession.conf, source.drop(ENTRY, LETTER)
-        conf.set(SAID + WHOLE, "true") if whole else conf.unset(SAID + WHOLE)
+        for name, said in ((WHOLE, "true" if whole else None), (READER, reader)):
+            conf.unset(SAID + name) if said is None else conf.set(SAID + name, said)
         if empty:
             rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
             return
@@ -280,6 +279,11 @@ class Merger:
             entry, failed = Entry(*(row[ENTRY][name] for name in OWN)), row[LETTER]
             letters.append(letter_of(self.spec, entry, why_failed(self.view, entry.id, failed)))
         deadletters.send(self.spec.dead_letters, letters)
+
+
+def _counted() -> tuple[Column, ...]:
+    """What is counted of what a ``NativeReader`` has read; ``odd``: how many only the codec can read."""
+    return F.count("*").alias("records"), F.count(F.when(F.col(ODD), 1)).alias("odd"), *_both()
 
 
 def _both(entries: Column | None = None) -> tuple[Column, ...]:

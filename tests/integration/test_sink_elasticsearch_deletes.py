@@ -39,6 +39,27 @@ def test_a_request_of_deletes_alone_leaves_nothing_beside_them(subject: Subject,
     assert set(held(sink)) == {"1"}
 
 
+def test_deletes_alone_are_refused_if_an_index_is_in_the_place_of_the_alias(
+    subject: Subject, client: Elasticsearch
+) -> None:
+    """There the server takes them, and would make an answer of it that they were written."""
+    sink = opened(subject, token=1)
+    sink.setup()
+    sink.write(VIEW, items(2, 1))
+    concrete, alias = f"{subject.name}_g1", f"{subject.name}_g1_w1"
+    client.indices.delete_alias(index=concrete, name=alias)
+    client.indices.create(index=alias)
+    with pytest.raises(SinkRefused, match="gone"):
+        sink.write(VIEW, [Item("0", 2, None)])
+    with pytest.raises(SinkRefused, match="gone"):
+        sink.forget(VIEW, ["1"])
+    assert set(held(sink)) == {"0", "1"}
+    client.indices.delete(index=alias)
+    sink.setup()
+    assert sink.write(VIEW, [Item("0", 2, None)]) == [WRITTEN]
+    assert set(held(sink)) == {"1"}
+
+
 def test_drop_removes_an_empty_index_in_the_place_of_a_write_alias(subject: Subject, client: Elasticsearch) -> None:
     """As deletes of an earlier Headwater have made it. One with documents is somebody's."""
     sink = opened(subject)

@@ -37,6 +37,7 @@ class Server:
         indices: those that a request has made, and others: name -> how many documents.
         versions: of documents that are there.
         requests: which actions each bulk request for documents had.
+        guard: what becomes of an update.
     """
 
     def __init__(self, *aliases: str) -> None:
@@ -44,6 +45,7 @@ class Server:
         self.versions = {"a": 3, "b": 3}
         self.requests: list[list[str]] = []
         self.dropped: list[str] = []
+        self.guard: dict[str, Any] = NOT_THERE
 
     def client(self, _settings: Any = None) -> Elasticsearch:
         """A client of it."""
@@ -97,14 +99,15 @@ class Server:
         if index not in self.aliases:
             if all(verb == "delete" for verb, _ in actions):
                 self.indices[index] = 0  # since their version is an external one
-                return {"errors": False, "items": [{verb: {"status": 404}} for verb, _ in actions]}
-            return {"errors": True, "items": [{verb: GONE} for verb, _ in actions]}
+            found = {"status": 404} if index in self.indices else GONE
+            items = [{verb: found if verb == "delete" else GONE} for verb, _ in actions]
+            return {"errors": items != [{"delete": {"status": 404}}] * len(items), "items": items}
         items = [{verb: self.apply(verb, how)} for verb, how in actions]
         return {"errors": any("error" in next(iter(one.values())) for one in items), "items": items}
 
     def apply(self, verb: str, how: dict[str, Any]) -> dict[str, Any]:
         if verb == "update":
-            return NOT_THERE
+            return self.guard
         if self.versions.get(how["_id"], 0) > how["version"]:
             return {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "newer"}}
         return {"status": 404 if self.versions.pop(how["_id"], None) is None else 200}
@@ -130,8 +133,31 @@ def test_deletes_alone_are_refused_if_their_index_is_gone(monkeypatch: pytest.Mo
     assert server.indices == {}
 
 
-def test_deletes_alone_are_answered_one_by_one_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletes_alone_are_refused_if_an_index_is_in_the_place_of_the_alias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the server takes the deletes; only the item that requires the alias knows better."""
+    server = Server(FENCES)
+    server.indices[WRITER] = 0
+    with pytest.raises(SinkRefused, match="the index to write to is gone"):
+        opened(monkeypatch, server).write("thing", [Item("a", 4, None)])
+    with pytest.raises(SinkRefused, match="the index to write to is gone"):
+        opened(monkeypatch, server).forget("thing", ["a"])
+    assert server.requests == [["delete", "update"]] * 2
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        NOT_THERE,
+        {"status": 200},
+        {"status": 400, "error": {"type": "routing_missing_exception", "reason": "routing is required"}},
+        {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "its shard is busy"}},
+        {"status": 503, "error": {"type": "unavailable_shards_exception", "reason": "its shard is away"}},
+    ],
+    ids=lambda guard: str(guard["status"]),
+)
+def test_deletes_alone_are_answered_one_by_one_as_ever(monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) -> None:
     server = Server(FENCES, WRITER)
+    server.guard = guard
     items = [Item("a", 4, None), Item("b", 2, None), Item("never there", 4, None)]
     assert opened(monkeypatch, server).write("thing", items) == [WRITTEN, STALE, WRITTEN]
     assert server.requests == [["delete", "delete", "delete", "update"]]

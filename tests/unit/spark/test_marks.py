@@ -9,14 +9,18 @@ from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
+from pyspark.sql import Row
 
 from cdc.errors import ShapeUnknown
 from cdc.view import View
+from spark.reading import native, native_rows
+from spark.reading.native import NativeReader
 from spark.reading.spec import FlowSpec
 from spark.warehouse import commits as iceberg_history
 from spark.warehouse import merge
 from spark.warehouse.commits import History
-from spark.warehouse.marks import BATCH, OFFSETS, QUERY, WHOLE, offsets_text, same_offsets
+from spark.warehouse.counted import Counts
+from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, offsets_text, same_offsets
 from spark.warehouse.merge import Merger
 from tests.support.trees import table
 
@@ -99,6 +103,18 @@ def test_a_batch_is_whole_if_its_newest_commit_says_so_or_a_later_batch_has_foll
     assert not history(monkeypatch, asked, again).holds_whole(asked)
 
 
+def test_a_first_pass_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = marks(3, SORTED)
+    mine = asked | {READER: "mine"}
+    assert history(monkeypatch, marks(2, SORTED), mine).reader(asked) == "mine"
+    assert history(monkeypatch, mine, asked | {WHOLE: "true"}).reader(asked) is None
+    assert history(monkeypatch, mine).reader(marks(4, SORTED)) is None
+
+
+def spec_of(view: View, registry: dict[str, str] | None = None) -> FlowSpec:
+    return FlowSpec("lake", {view.name: view}, {"t": (view.name,)}, {"t": view.table}, {}, {}, registry=registry)
+
+
 class Lake:
     """A merger's table, and what is asked of the passes that lead to it: only its commits are real.
 
@@ -107,12 +123,14 @@ class Lake:
         decoded: what the codec was given.
         odd: how many records the next batches have that only the codec can read.
         fails: what the codec meets.
+        registry: of the schemas of records that may be Avro.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commits: list[dict[str, str]] = []
         self.decoded: list[Any] = []
         self.odd, self.fails = 0, cast(Exception | None, None)
+        self.registry: dict[str, str] | None = None
         self.session, self.batch = MagicMock(), MagicMock(name="batch")
         said = dict[str, str]()
         self.session.conf.set.side_effect = said.__setitem__
@@ -147,15 +165,18 @@ class Lake:
             raise self.fails
         return MagicMock()
 
-    def run(self, folder: Path, of: View) -> None:
-        """Apply the batch in a flow that is begun anew, with this table."""
+    def run(self, folder: Path, of: View) -> Counts | None:
+        """Apply the batch in a flow that is begun anew, with this table; what was counted."""
         (folder / "metadata").write_text(json.dumps({"id": "q"}))
-        spec = FlowSpec("lake", {of.name: of}, {"t": (of.name,)}, {"t": of.table}, {}, {})
+        spec = spec_of(of, self.registry)
         merger = Merger(MagicMock(), spec, folder, MagicMock(), MagicMock())
         assert (merger._reader is None) == (of is ALONE)
         if merger._reader is not None:
-            merger._reader = MagicMock()
+            reader = MagicMock(fingerprint=merger._reader.fingerprint)
+            reader.read.return_value.agg.return_value.collect.return_value = [Row(records=2, odd=self.odd)]
+            merger._reader = reader
         merger(self.batch, 3)
+        return merger.counts.get(3)
 
 
 BEFORE = View.identity(table("orders", "id", id="int4", v="text"))
@@ -178,21 +199,72 @@ def test_a_batch_that_was_cut_between_its_passes_is_applied_as_a_whole_by_the_ne
     lake.fails = None
     lake.run(tmp_path, after)
     assert lake.decoded[1:] == [lake.batch]
+    del cut[READER]
     assert lake.commits[1:] == [cut | {WHOLE: "true"}]
     lake.run(tmp_path, after)
     assert len(lake.decoded) == len(lake.commits) == 2, "now it is there"
 
 
-def test_a_batch_without_odd_records_is_one_commit_and_one_pass(
+def test_a_batch_that_was_cut_between_its_passes_goes_on_with_the_second_if_its_reader_is_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lake = Lake(monkeypatch)
+    lake.odd, lake.fails = 1, OSError("killed")
+    with pytest.raises(OSError, match="killed"):
+        lake.run(tmp_path, BEFORE)
+    lake.fails = None
+    counts = lake.run(tmp_path, BEFORE)
+    assert counts is not None and counts.records == 2, "of both passes"
+    assert len(lake.decoded) == 2 and lake.batch not in lake.decoded, "the keys that have odd ones"
+    assert [(WHOLE in said, READER in said) for said in lake.commits] == [(False, True), (True, False)]
+    assert lake.run(tmp_path, BEFORE) is None
+    assert len(lake.decoded) == len(lake.commits) == 2
+
+
+@pytest.mark.parametrize("after", [BEFORE, AFTER], ids=["the same reader", "another reader"])
+def test_a_batch_without_odd_records_is_one_commit_and_one_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, after: View
 ) -> None:
     lake = Lake(monkeypatch)
     lake.run(tmp_path, BEFORE)
     assert len(lake.commits) == 1 and lake.decoded == []
-    # Nobody could know in that commit that nothing would follow: a replay looks again, once.
+    # Nobody could know in that commit that nothing would follow: a replay looks again.
     for _ in range(2):
-        lake.run(tmp_path, AFTER)
-    assert lake.decoded == [lake.batch] and len(lake.commits) == 2
+        lake.run(tmp_path, after)
+    assert (lake.decoded, len(lake.commits)) == (([], 1) if after is BEFORE else ([lake.batch], 2))
+
+
+@pytest.mark.parametrize("avro", [False, True], ids=["of an earlier version", "of records that may be Avro"])
+def test_a_first_pass_that_does_not_say_whose_it_is_is_applied_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, avro: bool
+) -> None:
+    """A registry that was away made records odd that are plain when it answers again."""
+    lake = Lake(monkeypatch)
+    lake.registry = {"url": "http://h"} if avro else None
+    lake.run(tmp_path, BEFORE)
+    assert (READER in lake.commits[0]) is not avro
+    lake.commits[0].pop(READER, None)
+    lake.run(tmp_path, BEFORE)
+    assert lake.decoded == [lake.batch]
+
+
+def test_a_fingerprint_tells_readers_apart_to_which_other_records_are_odd(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(view: View, registry: dict[str, str] | None = None) -> str | None:
+        reader = NativeReader.of(spec_of(view, registry))
+        assert reader is not None
+        return reader.fingerprint(MagicMock())
+
+    mine = of(BEFORE)
+    assert mine is not None and mine == of(View.identity(table("orders", "id", id="int4", v="text")))
+    retyped = View.identity(table("orders", "id", id="int4", v="varchar"))
+    chosen = View("orders", BEFORE.table, ("id",), (("id", "id"),))
+    assert len({mine, *map(of, (AFTER, retyped, chosen))}) == 4
+    assert of(BEFORE, {"url": "http://h"}) is None
+    with monkeypatch.context() as without:
+        without.setattr(native_rows, "_reader", lambda *_: None)
+        assert of(BEFORE) != mine, "our jar reads floats that Spark does not"
+    monkeypatch.setattr(native, "version", lambda _name: "next")
+    assert of(BEFORE) != mine
 
 
 def test_a_batch_in_two_passes_is_whole_with_the_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

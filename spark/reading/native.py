@@ -114,6 +114,24 @@ class NativeReader:
         judged = seen.withColumn(STATE, F.expr(f"IF({self._is_plain()}, {STATE}, {IS_ODD})"))
         return judged.select(*self._own(), *self._typed(), KEY, (F.col(STATE) == IS_ODD).alias(ODD))
 
+    def of_odd_keys(self, records: DataFrame, counted: int | None) -> DataFrame:
+        """The records of every key that has an odd one, in their order: what becomes of one may depend on the next.
+
+        All of them if fewer are odd than were at an earlier look: what was odd then and is plain now was left out
+        there, and would be here.
+
+        Args:
+            records: as ``read``.
+            counted: how many were odd at the earlier look; None if nobody has counted.
+        """
+        keys = self.read(records).where(ODD).select(KEY)
+        if not self.repeats:
+            keys = keys.localCheckpoint()  # looked at once, so that what is counted is what is joined
+            if counted is None or keys.count() < counted:
+                return records
+        mine = records.join(keys.distinct(), F.coalesce("key", F.lit(b"")) == F.col(KEY), "left_semi")
+        return mine.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+
     # -- what it makes of it ------------------------------------------------------------------------------------------
 
     def _own(self) -> list[Column]:

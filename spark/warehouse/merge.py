@@ -215,8 +215,8 @@ class Merger:
             found = reader.read(batch).agg(*_counted()).collect()[0].asDict()
         else:
             found = self._natively(batch, reader, mine, empty=history.is_empty)
-        counts = Counts.of(found)
-        return counts if found.get("odd") == 0 else counts.with_odd(self._by_codec(self._odd_keys(batch)))
+        counts, odd = Counts.of(found), found.get("odd")
+        return counts if odd == 0 else counts.with_odd(self._by_codec(reader.of_odd_keys(batch, odd)))
 
     def _natively(self, batch: DataFrame, reader: NativeReader, mine: str | None, *, empty: bool) -> dict[str, Any]:
         """Apply the plain records; what was counted, nothing if nobody has. ``mine``: the reader's fingerprint."""
@@ -224,13 +224,6 @@ class Merger:
         observed = reader.read(batch).observe(seen, *_counted())
         self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty, whole=False, reader=mine)
         return told(seen)
-
-    def _odd_keys(self, batch: DataFrame) -> DataFrame:
-        """The records of every key that has an odd one, in their order: what becomes of one may depend on the next."""
-        assert self._reader is not None
-        odd = self._reader.read(batch).where(ODD).select(KEY).distinct()
-        mine = batch.join(odd, F.coalesce("key", F.lit(b"")) == F.col(KEY), "left_semi")
-        return mine.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
 
     def _by_codec(self, records: DataFrame, *, empty: bool = False) -> Counts:
         view = self.view

@@ -16,8 +16,7 @@ from cdc.view import View
 from spark.reading import native, native_rows
 from spark.reading.native import NativeReader
 from spark.reading.spec import FlowSpec
-from spark.warehouse import commits as iceberg_history
-from spark.warehouse import merge
+from spark.warehouse import commits, merge
 from spark.warehouse.commits import History
 from spark.warehouse.counted import Counts
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, offsets_text, same_offsets
@@ -55,7 +54,7 @@ def marks(number: int, offsets: str) -> dict[str, str]:
 
 def history(monkeypatch: pytest.MonkeyPatch, *summaries: dict[str, str]) -> History:
     """Of a table of these commits."""
-    monkeypatch.setattr(iceberg_history, "loaded", lambda *_: Played(*summaries))
+    monkeypatch.setattr(commits, "loaded", lambda *_: Played(*summaries))
     return History(None, "t")  # type: ignore[arg-type]  # nothing is asked of Spark
 
 
@@ -89,12 +88,12 @@ def test_a_batch_is_whole_if_its_newest_commit_says_so_or_a_later_batch_has_foll
 ) -> None:
     asked = marks(3, SORTED)
     whole = asked | {WHOLE: "true"}
-    for said, commits in {
+    for said, summaries in {
         (True, False): [asked],
         (True, True): [asked, whole],
         (False, False): [marks(2, SORTED) | {WHOLE: "true"}],
     }.items():
-        found = history(monkeypatch, *commits)
+        found = history(monkeypatch, *summaries)
         assert (found.holds(asked), found.holds_whole(asked)) == said
     followed = history(monkeypatch, asked, marks(4, SORTED))
     assert followed.holds_whole(asked) and not followed.holds_whole(marks(4, SORTED))
@@ -156,7 +155,7 @@ class Lake:
         }
         for name, value in played.items():
             monkeypatch.setattr(merge, name, value)
-        monkeypatch.setattr(iceberg_history, "loaded", lambda *_: Played(*self.commits))
+        monkeypatch.setattr(commits, "loaded", lambda *_: Played(*self.commits))
 
     def decode(self, records: Any, *_: Any) -> Any:
         """In the place of the codec's pass."""
@@ -274,3 +273,19 @@ def test_a_batch_in_two_passes_is_whole_with_the_second(monkeypatch: pytest.Monk
         lake.run(tmp_path, BEFORE)
     assert [WHOLE in said for said in lake.commits] == [False, True]
     assert len(lake.decoded) == 1
+
+
+@pytest.mark.parametrize(
+    ("counted", "odd", "all_of_them"), [(3, 3, False), (3, 4, False), (3, 2, True), (None, 2, True)]
+)
+def test_what_a_registry_that_answers_again_has_made_plain_is_read_by_the_codec(
+    monkeypatch: pytest.MonkeyPatch, counted: int | None, odd: int, all_of_them: bool
+) -> None:
+    records, seen = MagicMock(), MagicMock()
+    seen.where.return_value.select.return_value.localCheckpoint.return_value.count.return_value = odd
+    monkeypatch.setattr(NativeReader, "read", lambda *_: seen)
+    monkeypatch.setattr("spark.reading.native.F", MagicMock())
+    view: Any = None
+    raw: Any = None
+    assert (NativeReader(view, raw, repeats=False).of_odd_keys(records, counted) is records) is all_of_them
+    assert NativeReader(view, raw).of_odd_keys(records, counted) is not records, "JSON is odd or it is not"

@@ -14,8 +14,9 @@ from cdc.errors import NewerFormat
 
 # Everything below <state_dir>/<pipeline>: registers, leases, definitions, identities, checkpoints' places, notes.
 STATE = 1
-# What a sink's generation was made of.
-DEFINITION = 1
+# What a sink's generation was made of. From 2 on the ids of windows tell a group of NULL from one of the text `null`; a
+# definition without windows of groups carries 1.
+DEFINITION = 2
 # The helper schema in the source database, and the topics that the connector fills as it says: names, keys, records.
 SOURCE = 1
 # A dead letter's record.

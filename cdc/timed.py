@@ -125,6 +125,7 @@ class WindowView(TimedView):
         by: name -> Spark SQL over the event's columns: what makes a group.
         groupings: of each the names that it goes by.
         measures: name -> what is measured.
+        null_is_text: a group of NULL has ``null`` in its ids, as one of that text has: what was filled when all had.
     """
 
     size: int = field(default=0, kw_only=True)
@@ -134,6 +135,7 @@ class WindowView(TimedView):
     by: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     groupings: tuple[tuple[str, ...], ...] = field(default=((),), kw_only=True)
     measures: Mapping[str, Measure] = field(default_factory=dict, kw_only=True)
+    null_is_text: bool = field(default=False, kw_only=True)
 
     made = "made of windows over events"
     said = "window"
@@ -154,14 +156,14 @@ class WindowView(TimedView):
         """
         several, fields = len(self.groupings) > 1, loads(document)
         names = [*(["grouping"] if several else []), *self.by, "window_start"]
-        grouped = self._grouped[fields["grouping"]] if several else self.groupings[0]
-        parts = [_NULL if fields[name] is None and name in grouped else id_part(fields[name]) for name in names]
+        marked = self._marked[fields["grouping"] if several else ",".join(self.groupings[0])]
+        parts = [_NULL if fields[name] is None and name in marked else id_part(fields[name]) for name in names]
         return "|".join(parts)
 
     @cached_property
-    def _grouped(self) -> Mapping[str, tuple[str, ...]]:
-        """What a document's ``grouping`` goes by."""
-        return {",".join(names): names for names in self.groupings}
+    def _marked(self) -> Mapping[str, tuple[str, ...]]:
+        """By a document's ``grouping``: what it goes by, where NULL has a sign of its own."""
+        return {",".join(names): () if self.null_is_text else names for names in self.groupings}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from cdc.pipeline.source import Source
 from cdc.pipeline.views import STATEFUL, View
 
 _CHOICE = ("view", "views", "tables", "index")
+# The format from which on NULL has a sign of its own in the ids of windows.
+_MARKED = 2
 
 
 def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[str, Any]:
@@ -39,7 +41,19 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
                 del view[later]
     types = pipeline.event_types(sink)
     events = {"events": {"types": types}} if types else {}
-    return {"format": DEFINITION, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views, **events}
+    return {
+        "format": _format(pipeline, sink),
+        "spec_hash": pipeline.spec_hash(sink),
+        "sink": kept,
+        "views": views,
+        **events,
+    }
+
+
+def _format(pipeline: Pipeline, sink: str) -> int:
+    """The least number by which nobody misreads it: an older Headwater goes on with what it knows."""
+    windows = (pipeline.views[name].window for name in pipeline.sinks[sink].view_names)
+    return _MARKED if any(window is not None and window.by for window in windows) else 1
 
 
 def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], title: str = "") -> Pipeline:
@@ -76,6 +90,8 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     )
     if pipeline.source.outbox is not None:
         made = made.model_copy(update={"source": _read_from(pipeline.source, definition.get("events"))})
+    # Written by the former ids, its windows are looked for and written on by them.
+    made.null_is_text_in(views if definition["format"] < _MARKED else ())
     differing: list[Path] = [("views", name) for name, view in views.items() if pipeline.views.get(name) != view]
     made.read_elsewhere(
         title or f"sink {sink}, as it was defined", differing + ([("sinks", sink)] if changed != part else [])

@@ -213,6 +213,7 @@ class Pipeline(Part):
     _file: str = PrivateAttr("")
     _places: dict[Path, tuple[int, int]] = PrivateAttr(default_factory=dict)
     _elsewhere: dict[Path, str] = PrivateAttr(default_factory=dict)
+    _null_is_text: frozenset[str] = PrivateAttr(frozenset())
 
     @model_validator(mode="before")
     @classmethod
@@ -312,6 +313,16 @@ class Pipeline(Part):
         named = ".".join(map(str, path))
         where = f"{inside}, {named}" if inside else str(self.locate(path)) or named
         return PipelineFileError(f"{where}: {what}", means=means, fix=fix)
+
+    # -- ids ----------------------------------------------------------------------------------------------------------
+
+    def null_is_text_in(self, views: Iterable[str]) -> None:
+        """Remember whose windows were named before NULL had a sign of its own in their ids; for ``defined_as``."""
+        self._null_is_text = frozenset(views)
+
+    def null_is_text(self, view: str) -> bool:
+        """Whether the ids of a view's windows have ``null`` for a group of NULL, as for one of that text."""
+        return view in self._null_is_text
 
     # -- what it says -------------------------------------------------------------------------------------------------
 

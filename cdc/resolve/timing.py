@@ -41,6 +41,7 @@ def resolve_timing(pipeline: Pipeline, name: str, model: View, table: Table) -> 
         "correct": micros_of(timing.correct_for) if timing.correct_for else 0,
     }
     if isinstance(timing, Window):
+        common["null_is_text"] = pipeline.null_is_text(name)
         return _window(name, model, timing, table, common)
     assert isinstance(timing, Match) and timing.within is not None
     then = None if timing.then is None else _event(timing.then)

@@ -41,7 +41,8 @@ def twice(view: str, key: str) -> StateError:
     return StateError(
         f"view {view}: two documents must have the id {shown(key)}",
         means="a sink has room for one of them, so the view is not compared",
-        fix="look which of the view's rows or groups share it; if none do, tell us: this is a fault of `verify`",
+        fix="look which of the view's rows or groups share it; windows grouped by NULL and by the text `null` do where"
+        " an older Headwater filled them: `headwater rebuild FILE SINK`. If none do, tell us: a fault of `verify`",
     )
 
 

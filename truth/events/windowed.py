@@ -39,7 +39,7 @@ class _Group(NamedTuple):
 
     Attributes:
         fields: of its documents.
-        lacks: those of them by which the grouping goes, and which are NULL.
+        lacks: those of them by which the grouping goes, and which are NULL; none where its ids do not tell it.
     """
 
     fields: dict[str, Any]
@@ -120,7 +120,8 @@ def _windows(view: WindowView, at: int) -> Iterator[tuple[int, int]]:
 def _group(view: WindowView, grouping: int, values: list[Any]) -> _Group:
     named = {"grouping": ",".join(view.groupings[grouping])} if len(view.groupings) > 1 else {}
     by = dict(zip(view.by, values, strict=True))
-    return _Group(named | by, frozenset(name for name in view.groupings[grouping] if by[name] is None))
+    told = () if view.null_is_text else view.groupings[grouping]
+    return _Group(named | by, frozenset(name for name in told if by[name] is None))
 
 
 class _Window:

@@ -120,7 +120,9 @@ def test_a_newer_definition_is_refused(pipeline: Pipeline) -> None:
     definition = definition_of(pipeline, "cache", ())
     assert defined_as(pipeline, "cache", definition).sinks == pipeline.sinks
     with pytest.raises(NewerFormat, match="the definition of sink cache"):
-        defined_as(pipeline, "cache", {**definition, "format": 2, "views": "others", "sink": "others"})
+        defined_as(
+            pipeline, "cache", {**definition, "format": formats.DEFINITION + 1, "views": "others", "sink": "others"}
+        )
 
 
 def test_a_dead_letter_has_a_number_and_one_of_before_is_read() -> None:

@@ -25,7 +25,7 @@ from headwater_client import (
     take_token,
     whatever,
 )
-from headwater_client.cache import FOLLOW, Cache
+from headwater_client.cache import FOLLOW, PIECE, Cache
 from headwater_client.cookies import read_cookies, written_cookies
 from headwater_client.session import MOST, SECONDS, Tokens, opened, sealed
 from headwater_client.wsgi import ReadYourWrites
@@ -225,61 +225,135 @@ def test_of_several_writes_the_worst_counts_and_what_is_settled_is_not_waited_fo
 
 # -- the cache ---------------------------------------------------------------------------------------------------------
 
+Live = tuple[bytes | None, ...]
+
 
 class _Pipe:
-    def __init__(self, held: dict[str, bytes]) -> None:
-        self.held, self.keys = held, list[str]()
+    def __init__(self, server: _Keys) -> None:
+        self.server, self.asked = server, list[str]()
 
     def get(self, key: str) -> None:
-        self.keys.append(key)
+        self.asked.append(key)
 
-    def execute(self) -> list[bytes | None]:
-        return [self.held.get(key) for key in self.keys]
+    def hmget(self, key: str, fields: Iterable[str]) -> None:
+        assert (key, *fields) == ("p:order@live", "generation", "plain", "moving", "cleared")
+
+    def execute(self) -> list[Any]:
+        self.server.trips.append(self.asked)
+        return [*map(self.server.held.get, self.asked), list(next(self.server.pointers))]
 
 
-class RedisCluster:
-    """Known by its name; readers are led to the next of ``pointers`` after each look."""
+class _Keys:
+    """Keys, and what the pointer says at each round trip."""
 
-    def __init__(self, held: dict[str, bytes], pointers: Iterable[bytes | None]) -> None:
-        self.held, self.pointers = held, iter(pointers)
+    def __init__(self, held: dict[str, bytes], pointers: Iterable[Live]) -> None:
+        self.held, self.pointers, self.trips, self.scripts = held, iter(pointers), list[list[str]](), 0
+
+    def pipeline(self, transaction: bool) -> _Pipe:
+        assert transaction, "the pointer and the documents are of one moment"
+        return _Pipe(self)
+
+    def eval(self, *_: Any) -> Any:
+        self.scripts += 1
+        raise type("NoPermissionError", (Exception,), {})("this user has no permissions to run the 'eval' command")
+
+
+class RedisCluster(_Keys):
+    """Known by its name."""
 
     def pipeline(self, transaction: bool) -> _Pipe:
         assert not transaction, "a cluster has none over several nodes"
-        return _Pipe(self.held)
+        return _Pipe(self)
 
-    def hget(self, key: str, field: str) -> bytes | None:
-        assert (key, field) == ("p:order@live", "generation")
-        return next(self.pointers)
+
+class Traced(RedisCluster):
+    """As a library for traces makes of it."""
+
+
+def live(generation: bytes | None = None, plain: bytes | None = None, *moving: bytes) -> Live:
+    return (generation, plain, *moving, *[None] * (2 - len(moving)))
 
 
 HELD = {"p:order:1": b"old", "p:order:2": b"old", "p:order@2:1": b"new", "p:order@2:%7B": b"braces"}
 
 
+@pytest.mark.parametrize("kind", [RedisCluster, Traced])
 @pytest.mark.parametrize(
-    ("pointers", "found"),
+    ("pointers", "found", "trips"),
     [
-        ([None, None], {"1": b"old", 2: b"old"}),
-        ([b"1", b"2", b"2"], {"1": b"new", "{": b"braces"}),
+        ([live()], {"1": b"old", 2: b"old"}, 1),
+        ([live(b"2"), live(b"2")], {"1": b"new", "{": b"braces"}, 2),
     ],
 )
-def test_a_clusters_documents_are_all_of_one_generation(pointers: list[bytes | None], found: dict[Any, bytes]) -> None:
-    cache = Cache(RedisCluster(HELD, pointers), "order", "p:")
+def test_a_clusters_documents_are_all_of_one_generation(
+    kind: type[RedisCluster], pointers: list[Live], found: dict[Any, bytes], trips: int
+) -> None:
+    cluster = kind(HELD, [*pointers, pointers[-1]])
+    cache = Cache(cluster, "order", "p:")
     assert cache.get_many(["1", 2, "{", "none"]) == found
+    assert len(cluster.trips) == trips
+    cache.get("1")
+    assert len(cluster.trips) == trips + 1, "it goes by what the pointer has said last"
 
 
-def test_a_pointer_that_never_stands_still_is_told() -> None:
-    cache = Cache(RedisCluster(HELD, (b"%d" % (n % 2 + 1) for n in range(100))), "order", "p:")
+@pytest.mark.parametrize("kind", [RedisCluster, _Keys])
+def test_a_pointer_that_never_stands_still_is_told(kind: type[_Keys]) -> None:
+    cache = Cache(kind(HELD, (live(b"%d" % (n % 2 + 1)) for n in range(1, 100))), "order", "p:")
     with pytest.raises(RuntimeError, match="p:order@live never stood still"):
         cache.get("1")
 
 
+@pytest.mark.parametrize(
+    ("pointer", "found"),
+    [
+        (live(), {"1": b"old", "2": b"old"}),
+        (live(b"2", b"2"), {"1": b"old", "2": b"old"}),
+        (live(b"2", b"1"), {"1": b"new"}),
+        (live(b"2", b"1", b"2"), {"1": b"new"}),
+        (live(b"2", b"1", b"2", b"1"), {"1": b"new", "2": b"old"}),
+    ],
+    ids=["the first", "in place", "not begun", "moving", "cleared"],
+)
+def test_who_may_not_eval_is_answered_as_the_script_would(pointer: Live, found: dict[str, bytes]) -> None:
+    server = _Keys(HELD, [pointer] * 3)
+    cache = Cache(server, "order", "p:")
+    assert cache.get_many(["1", "2", "none"]) == found
+    before = len(server.trips)
+    assert cache.get("1") == found["1"]
+    assert (server.scripts, len(server.trips)) == (1, before + 1), "it asks for what it may"
+
+
+class _Scripts:
+    """Answers scripts, each by the next generation."""
+
+    def __init__(self, *generations: Any) -> None:
+        self.generations, self.asked = list(generations), list[tuple[Any, ...]]()
+
+    def eval(self, script: str, *arguments: Any) -> list[Any]:
+        assert script == FOLLOW.replace("return found", "return {generation, found}")
+        self.asked.append(arguments)
+        generation, suffixes = self.generations.pop(0), arguments[3:]
+        if isinstance(generation, Exception):
+            raise generation
+        return [generation, [None if suffix == "7" else f"{suffix} of {generation}" for suffix in suffixes]]
+
+
 def test_documents_of_one_server_take_one_round_trip() -> None:
-    asked = []
+    server = _Scripts("1")
+    assert Cache(server, "order", "p:").get_many(["%", 7]) == {"%": "%25 of 1"}
+    assert server.asked == [(1, "p:order@live", "p:order", "%25", "7")]
+    assert Cache(server, "order", "p:").get_many([]) == {}
 
-    class Server:
-        def eval(self, *arguments: Any) -> list[bytes | None]:
-            asked.append(arguments)
-            return [b"{}", None]
 
-    assert Cache(Server(), "order", "p:").get_many(["%", 7]) == {"%": b"{}"}
-    assert asked == [(FOLLOW, 1, "p:order@live", "p:order", "%25", "7")]
+def test_an_error_of_the_server_is_the_callers() -> None:
+    with pytest.raises(TimeoutError):
+        Cache(_Scripts(TimeoutError()), "order").get("1")
+
+
+def test_very_many_documents_are_read_in_pieces_of_one_generation() -> None:
+    server = _Scripts("1", "1", "2", "2", "2", "2")  # it is promoted before the third piece
+    ids = range(1000, 1000 + 2 * PIECE + 1)
+    assert Cache(server, "order").get_many(ids) == {n: f"{n} of 2" for n in ids}
+    assert [len(asked) - 3 for asked in server.asked] == [PIECE, PIECE, 1] * 2
+    with pytest.raises(RuntimeError, match="order@live never stood still"):
+        Cache(_Scripts(*"12" * 20), "order").get_many(ids[: PIECE + 1])

@@ -3,10 +3,12 @@ read together with the pointer; a page that lies elsewhere by now is an error, n
 
 from __future__ import annotations
 
+import logging
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import redis
@@ -24,33 +26,100 @@ PASS_COUNT = 5000
 _TRIES = 5
 _VERSION = re.compile(rb"\d{1,19}")
 
+log = logging.getLogger(__name__)
+
+# Which rights were missing when it was looked whose cursors they are: said once in a process.
+_SAID: set[str] = set()
+
 
 @contextmanager
-def one_run(client: Client) -> Iterator[None]:
+def one_run(client: Client) -> Iterator[list[Any]]:
     """Inside, something is gone through by a cursor, which is one server's own: each run hashes its keys anew.
 
     The client takes another connection for one that was closed, without a word, and so goes on with the cursor at a
-    server that was restarted meanwhile, or at another one, which passes keys over.
+    server that was restarted meanwhile, or at another one, which passes keys over. Of a cluster each node has a cursor
+    of its own, and no node says that keys have gone to one that was gone through already, or that nobody has asked.
+
+    Yields:
+        the nodes to go through, as the cluster names them now; of a server alone None.
 
     Raises:
-        redis.ConnectionError: at the end, it was not the same server all the time; nor, of a cluster, the same nodes,
-            between which keys are moved.
+        redis.ConnectionError: it was not the same server all the time; or, of a cluster, not the same nodes, or slots
+            were moved from one to another.
     """
-    before = _runs(client)
-    yield
-    if _runs(client) != before:
-        raise redis.ConnectionError("the server was restarted, or became another one, while its keys were gone through")
+    nodes, before = _look(client)
+    yield nodes
+    if _look(client)[1] != before:
+        raise redis.ConnectionError(
+            "the server was restarted, or became another one, while its keys were gone through"
+            if nodes == [None]
+            else "a node of the cluster was restarted, or slots were moved, while its keys were gone through"
+        )
 
 
-def _runs(client: Client) -> frozenset[str]:
-    """Which runs of which servers answer; none where the user may not ask, as a cluster's need not elsewhere."""
-    cluster = isinstance(client, RedisCluster)
-    nodes = client.get_primaries() if cluster else [None]
+def _look(client: Client) -> tuple[list[Any], Any]:
+    """The nodes that have keys, and what changes when a cursor is of no use any more."""
+    return _look_at_nodes(client) if isinstance(client, RedisCluster) else ([None], _run(client))
+
+
+def _look_at_nodes(client: Client) -> tuple[list[Any], Any]:
+    # The client's own list is as old as the last redirection that it has met; SCAN meets none.
+    default, answer = client.get_default_node(), client.cluster_slots()
+    owners = {slots: (at["primary"][0] or default.host, at["primary"][1]) for slots, at in answer.items()}
+    nodes = [_node(client, *address) for address in sorted(set(owners.values()))]
+    _refuse_moving(client, nodes, owners)
+    return nodes, (owners, [_run(client, target_nodes=node) for node in nodes])
+
+
+def _node(client: Client, host: str, port: int) -> Any:
+    if client.get_node(host, port) is None:
+        client.nodes_manager.initialize()
+    found = client.get_node(host, port)
+    if found is None:
+        raise redis.ConnectionError(f"the cluster names a node {host}:{port}, and then another one")
+    return found
+
+
+def _refuse_moving(client: Client, nodes: Sequence[Any], slots: Iterable[tuple[int, int]]) -> None:
+    """Raise while slots are being moved: a slot's keys go one by one, and it is the former node's until all have gone.
+
+    Raises:
+        redis.ConnectionError: they are; or the nodes do not have all the slots that are said to be theirs, because a
+            move has just ended.
+    """
+    had = 0
+    for node in nodes:
+        told = _permitted(partial(client.execute_command, "CLUSTER NODES", target_nodes=node))
+        if told is None:
+            return
+        own = next(one for one in told.values() if "myself" in one["flags"])
+        if own["migrations"]:
+            raise redis.ConnectionError(f"slots of the cluster are being moved (at {node.name})")
+        had += sum(int(some[-1]) - int(some[0]) + 1 for some in own["slots"])
+    if had != sum(last - first + 1 for first, last in slots):
+        raise redis.ConnectionError("slots of the cluster are being moved: its nodes do not agree yet whose they are")
+
+
+def _run(client: Client, **there: Any) -> str:
+    """Which run of which server answers; nothing where the user may not ask."""
+    told = _permitted(partial(client.info, **there)) or {}
+    return f"{told.get('run_id')} {told.get('role')}"
+
+
+def _permitted(ask: Callable[[], Any]) -> Any:
+    """An answer; None, and a line in the log, where the user may not ask."""
     try:
-        told = [client.info(**({"target_nodes": node} if node else {})) for node in nodes]
-    except redis.exceptions.NoPermissionError:
-        return frozenset()
-    return frozenset(f"{one.get('run_id')} {one.get('role')}" for one in told)
+        return ask()
+    except redis.exceptions.NoPermissionError as error:
+        if str(error) not in _SAID:
+            _SAID.add(str(error))
+            log.warning(
+                "that a Redis is one and the same while its keys are gone through can't be seen (%s): some may be "
+                "passed over after a restart, unnoticed; give the user +info, and in a cluster +cluster|slots and "
+                "+cluster|nodes",
+                error,
+            )
+        return None
 
 
 def keys_below(client: Any, prefixes: tuple[bytes, ...], count: int = PASS_COUNT) -> Iterator[bytes]:
@@ -64,10 +133,12 @@ def keys_below(client: Any, prefixes: tuple[bytes, ...], count: int = PASS_COUNT
     Raises:
         redis.RedisError: the server went away, or was restarted meanwhile.
     """
-    with one_run(client):
-        for key in client.scan_iter(match=names.pattern(names.common(prefixes)), count=count):
-            if key.startswith(prefixes):
-                yield key
+    with one_run(client) as nodes:
+        for node in nodes:
+            there = {"target_nodes": node} if node else {}
+            for key in client.scan_iter(match=names.pattern(names.common(prefixes)), count=count, **there):
+                if key.startswith(prefixes):
+                    yield key
 
 
 class NoChanges(Exception):
@@ -204,8 +275,8 @@ class Reads:
     def _keys(self, prefix: bytes, first: int = 0, count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
         """Encoded ids below a prefix, page by page; ``first`` is the cursor to begin with. Raises as ``one_run``."""
         pattern, skip = names.pattern(prefix), len(prefix)
-        with one_run(self._client):
-            for node in self._client.get_primaries() if self._cluster else [None]:
+        with one_run(self._client) as nodes:
+            for node in nodes:
                 there = {"target_nodes": node} if node else {}
                 cursor = first
                 while True:

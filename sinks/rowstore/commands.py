@@ -40,12 +40,6 @@ def mget(client: Any, keys: Sequence[str]) -> list[bytes | None]:
     return found
 
 
-def sscan(client: Any, cursor: int, key: str, count: int) -> tuple[int, list[bytes]]:
-    """A piece of a set and the cursor to go on with."""
-    after, found = client.sscan(key, cursor, count=count)
-    return int(after), found
-
-
 def by_key(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     """Members by index, no more than a command takes at once."""
     found: dict[str, list[str]] = {}
@@ -86,9 +80,3 @@ def policy(answer: Mapping[Any, Any]) -> str:
     """The policy in CONFIG GET's answer; a server without that setting never evicts."""
     found = answer.get("maxmemory-policy", answer.get(b"maxmemory-policy", "noeviction"))
     return found.decode() if isinstance(found, bytes) else str(found)
-
-
-def hscan(client: Any, cursor: int, key: str, count: int) -> tuple[int, dict[bytes, bytes]]:
-    """A piece of a hash and the cursor to go on with."""
-    after, found = client.hscan(key, cursor, count=count)
-    return int(after), found

@@ -219,7 +219,7 @@ class RowStore(Protocol):
         ...
 
     def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
-        """The roots of a claimed shard, about ``count`` at a time."""
+        """The roots of a claimed shard, about ``count`` at a time; one may come twice."""
         ...
 
     def settle(self, shards: Sequence[int]) -> None:

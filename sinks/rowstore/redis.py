@@ -23,13 +23,11 @@ from sinks.rowstore.commands import (
     batches,
     by_key,
     cut,
-    hscan,
     job,
     joined,
     mget,
     pairs,
     policy,
-    sscan,
     unlink,
 )
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
@@ -146,7 +144,7 @@ class RedisRowStore(Arranged):
 
     def scan(self, key: str, count: int) -> Iterator[list[str]]:
         """See RowStore."""
-        for found in self.scanned(partial(sscan, key=self.name(key), count=count)):
+        for found in self.scanned("SSCAN", key, count):
             if found:
                 yield [member.decode() for member in found]
 
@@ -221,10 +219,9 @@ class RedisRowStore(Arranged):
 
     def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
         """See RowStore."""
-        key = self.name(f"q{key_names.deferred(shard)}")
-        for found in self.scanned(partial(hscan, key=key, count=count)):
+        for found in self.scanned("HSCAN", f"q{key_names.deferred(shard)}", count):
             if found:
-                yield {root.decode(): int(position) for root, position in found.items()}
+                yield {root.decode(): int(position) for root, position in pairs(found)}
 
     def settle(self, shards: Sequence[int]) -> None:
         """See RowStore."""

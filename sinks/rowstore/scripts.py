@@ -272,6 +272,17 @@ end
 return out
 """)
 
+# KEYS: a set or a hash. ARGV: SSCAN or HSCAN, cursor, count. A cursor is of use only to the run of the server that gave
+# it, so both come in one answer: whichever node the client was led to, and whatever connection the pool has replaced.
+SCANNED = _script(
+    """\
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+local piece = redis.call(ARGV[1], KEYS[1], ARGV[2], 'COUNT', ARGV[3])
+return {run, piece[1], piece[2]}
+""",
+    guard="",
+)
+
 ALL = (
     SWAP,
     TAKE,
@@ -287,5 +298,6 @@ ALL = (
     OPEN,
     ADOPT,
     MANY,
+    SCANNED,
     CHANGE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from sinks.retry import Patience, quiet
 from sinks.rowstore import key_names
 from sinks.rowstore.commands import Command, batches, pipelined
 from sinks.rowstore.contract import Attempt
-from sinks.rowstore.scripts import ALL, CALL, CHANGE, FENCED, LOST, MANY, TAKEN, Script
+from sinks.rowstore.scripts import ALL, CALL, CHANGE, FENCED, LOST, MANY, SCANNED, TAKEN, Script
 from sinks.rowstore.settings import StoreSettings
 
 # Items a round trip: enough to make it cheap, few enough that the answers fit in tens of megabytes.
@@ -27,6 +28,8 @@ CHUNK = 2000
 NOBODY = Attempt()
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Memory(NamedTuple):
@@ -123,27 +126,29 @@ class Talk:
                     self._made.connection_pool.disconnect()  # after a fail-over the name may lead to the new master
                 patience.hold(reason_of(error))
 
-    def scanned(self, read: Callable[[Any, int], tuple[int, T]]) -> Iterator[T]:
-        """A key that is read piece by piece, from its beginning again after a call that has failed.
+    def scanned(self, verb: str, key: str, count: int) -> Iterator[list[bytes]]:
+        """A set or a hash, piece by piece; from its beginning again where another run of a server has answered.
 
-        Another server may answer by then, and cursors are one server's: each has hashed the key's members in its own
-        way. What is replaced without an error (a connection that was closed) is not seen here; who must not pass over
-        anything compares ``RowStore.server``.
+        Each run hashes the members in its own way, so that a cursor of another one passes some over: after a restart, a
+        fail-over, and where a key's slot has moved to another node of a cluster. A call that has failed goes on.
 
         Args:
-            read: client and cursor -> the next cursor, and what was found.
+            verb: SSCAN or HSCAN.
+            key: as ``name`` takes it.
+            count: about how many members a piece has.
         """
-        at = 0
-
-        def piece(client: Any) -> T:
-            nonlocal at
-            begin, at = at, 0
-            at, found = read(client, begin)
-            return found
-
+        named, cursor, run = self.name(key), b"0", b""
         while True:
-            yield self.patiently(piece)
-            if not at:
+            answers = self.pipeline([("EVALSHA", SCANNED.sha, 1, named, verb, cursor, count)])
+            now, following, found = answers[0]
+            if cursor != b"0" and now != run:
+                # Not its name, which has values of rows in it.
+                log.warning("%s: a large key is read from its beginning: another run of a server has it now", self.who)
+                cursor = b"0"
+                continue
+            yield found
+            cursor, run = following, now
+            if cursor == b"0":
                 return
 
     def load_scripts(self) -> None:

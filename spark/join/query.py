@@ -182,7 +182,7 @@ class JoinedQuery:
                 self._later += 1
                 self._table.deferred(shards, self._later)
             if not still_runs(server, store.server()):
-                # A task that went on with the former server's cursor has passed over roots.
+                # It may have come back without its newest writes, so without some of what was claimed.
                 raise SinkUnavailable(
                     f"the row store's server of {self._flow.title} was restarted while deferred documents were made",
                     means="what was deferred stays claimed; the flow starts again and makes all of it once more",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from operations.deferred import Deferred
 from sinks.rowstore import talk
 from sinks.rowstore.contract import Marks
 from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.scripts import SCANNED
 from sinks.rowstore.settings import StoreSettings
 from sinks.rowstore.talk import Talk
 from spark.disk.state import Generation
@@ -155,38 +156,74 @@ def test_a_demoted_server_is_not_asked_over_the_connection_that_leads_to_it(monk
 
 
 class Scanned:
-    """A server of ten members, two a piece, whose successor has hashed them in another order: as one that is restarted.
+    """A row store's server of ten members, two a piece. Another run of one has hashed them in another order.
 
     Args:
-        cut: after how many pieces the connection breaks, and the successor answers.
+        at: before which piece something happens.
+        breaks: the call fails.
+        moves: another run answers from then on: one that was restarted, or the node that has got the key's slot, to
+            which the client follows without a word.
     """
 
-    def __init__(self, cut: int) -> None:
-        self.members, self.left = [f"{number}".encode() for number in range(10)], cut
+    def __init__(self, at: int, *, breaks: bool, moves: bool) -> None:
+        self.members, self.run = [f"{number}".encode() for number in range(10)], b"A1"
+        self.left, self.breaks, self.moves = at, breaks, moves
 
-    def piece(self, cursor: int) -> tuple[int, list[bytes]]:
-        if self.left == 0:
-            self.members = self.members[5:] + self.members[:5]
-            self.left = -1
-            raise redis.ConnectionError("Connection closed by server.")
+    def pipeline(self, transaction: bool) -> SimpleNamespace:
+        calls: list[tuple[Any, ...]] = []
+        return SimpleNamespace(
+            execute_command=lambda *call: calls.append(call),
+            execute=lambda raise_on_error: [self.piece(*call) for call in calls],
+        )
+
+    def piece(self, _evalsha: str, sha: str, keys: int, key: str, verb: str, cursor: bytes, count: int) -> list[Any]:
+        assert (sha, keys, count) == (SCANNED.sha, 1, 2)
         self.left -= 1
-        following = cursor + 2
-        return (following if following < len(self.members) else 0), self.members[cursor:following]
+        if self.left == -1:
+            if self.moves:
+                self.members, self.run = self.members[5:] + self.members[:5], b"B1"
+            if self.breaks:
+                raise redis.ConnectionError("Connection closed by server.")
+        begin = int(cursor)
+        found, after = self.members[begin : begin + 2], begin + 2
+        return [
+            self.run,
+            b"%d" % (after if after < len(self.members) else 0),
+            found if verb == "SSCAN" else [part for member in found for part in (member, b"7")],
+        ]
 
-    def sscan(self, _key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        return self.piece(cursor)
 
-    def hscan(self, _key: str, cursor: int, count: int) -> tuple[int, dict[bytes, bytes]]:
-        following, found = self.piece(cursor)
-        return following, dict.fromkeys(found, b"7")
-
-
-@pytest.mark.parametrize("cut", range(6))
-def test_cursors_of_a_former_server_are_not_used_on_the_next(monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
-    server = Scanned(cut)
+def scanned(
+    monkeypatch: pytest.MonkeyPatch, verb: str, server: Scanned, *, cluster: bool = False
+) -> tuple[list[str], int]:
+    """The members in the order in which they came, and how often a piece was asked for."""
     monkeypatch.setattr(talk, "connect", lambda _login: server)
-    store = RedisRowStore(StoreSettings("redis://r:1/0", "n:", "t"))
-    every = {str(number) for number in range(10)}
-    assert {member for piece in store.scan("i", 2) for member in piece} == every
-    server.left = cut
-    assert {member for piece in store.claimed(0, 2) for member in piece} == every
+    store, at = RedisRowStore(StoreSettings("redis://r:1/0", "n:", "t", cluster=cluster)), server.left
+    pieces: Iterator[Any] = store.scan("i", 2) if verb == "scan" else store.claimed(0, 2)
+    return [member for piece in pieces for member in piece], at - server.left
+
+
+EVERY = [str(number) for number in range(10)]
+
+
+@pytest.mark.parametrize("verb", ["scan", "claimed"])
+@pytest.mark.parametrize("cluster", [False, True])
+@pytest.mark.parametrize("breaks", [True, False], ids=["with an error", "without a word"])
+@pytest.mark.parametrize("at", range(6))
+def test_cursors_of_a_former_server_are_not_used_on_the_next(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: int, breaks: bool, cluster: bool, verb: str
+) -> None:
+    """After a restart; and where a slot has moved, of which the client says nothing."""
+    server = Scanned(at, breaks=breaks, moves=True)
+    caplog.set_level("INFO")
+    found, _ = scanned(monkeypatch, verb, server, cluster=cluster)
+    assert set(found) == set(EVERY)
+    assert ("from its beginning" in caplog.text) == (1 <= at < 5)
+
+
+@pytest.mark.parametrize("verb", ["scan", "claimed"])
+@pytest.mark.parametrize("at", range(6))
+def test_a_call_that_has_failed_begins_no_key_anew(monkeypatch: pytest.MonkeyPatch, at: int, verb: str) -> None:
+    """With one error in each pass over a large key it would come to no end."""
+    found, asked = scanned(monkeypatch, verb, Scanned(at, breaks=True, moves=False))
+    assert (found, asked) == (EVERY, 6 if at < 5 else 5)

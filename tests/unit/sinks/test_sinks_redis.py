@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import textwrap
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +20,6 @@ from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.redis import names
 from sinks.redis.client import ERRORS, is_no_script, is_passing, lacks_rights
 from sinks.redis.pointer import Pointer
-from sinks.redis.promotion import finish
-from sinks.redis.read import keys_below
 from sinks.redis.script import Change, Terms, command
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
@@ -236,94 +233,3 @@ def test_a_sink_that_is_opened_again_says_no_second_time_that_its_server_may_evi
     assert said("other") == 2, "another sink has its own readers"
     info["maxmemory_policy"] = "volatile-ttl"
     assert said("cache") == 3, "and another policy is news"
-
-
-# -- a cursor is one server's ------------------------------------------------------------------------------------------
-
-
-class Restarted:
-    """A server of a key a page, and the same after a restart: the pool has replaced its connection without a word.
-
-    Args:
-        at: before which page; none for never.
-    """
-
-    def __init__(self, at: int | None) -> None:
-        self.keys, self.at, self.asked = [b"p:v:%d" % number for number in range(4)], at, 0
-        self.ran: list[bytes] = []
-
-    def info(self) -> dict[str, str]:
-        self.asked += 1
-        return {"run_id": "new" if self.at is not None and self.at < 0 else "former", "role": "master"}
-
-    def scan(self, cursor: int, **_: Any) -> tuple[int, list[bytes]]:
-        if self.at is not None:
-            self.at -= 1
-            if self.at == -1:
-                self.keys = [*self.keys[2:], *self.keys[:2]]
-        return (cursor + 1) % len(self.keys), [self.keys[cursor]]
-
-    def scan_iter(self, **_: Any) -> Iterator[bytes]:
-        cursor, (page,) = self.scan(0)
-        yield page
-        while cursor:
-            cursor, (page,) = self.scan(cursor)
-            yield page
-
-    def hmget(self, _key: bytes, names: Any) -> list[bytes | None]:
-        return [None for _ in names]
-
-    def eval(self, script: bytes, *_: Any) -> int:
-        self.ran.append(script)
-        return 0
-
-    def pipeline(self, transaction: bool) -> Any:
-        values: list[Any] = []
-        read = SimpleNamespace(
-            hmget=lambda *_: values.append([None] * 4),
-            get=lambda key: values.append(b"1" if key.startswith(b"hw:") else b"{}"),
-            execute=lambda raise_on_error: values,
-        )
-        return read
-
-
-def restarted_sink(monkeypatch: pytest.MonkeyPatch, client: Restarted) -> RedisSink:
-    sink = RedisSink({"type": "redis", "name": "c", "url": "redis://h", "key_prefix": "p:", "targets": {"v": {}}})
-    monkeypatch.setattr(sink._server, "client", lambda: client)
-    monkeypatch.setattr(sink, "_refuse_others", lambda *_: None)
-    return sink
-
-
-def test_a_scan_is_of_one_run_of_the_server_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """verify would take documents that were passed over for ones that Postgres has not either."""
-    whole = Restarted(None)
-    assert {held.key for held in restarted_sink(monkeypatch, whole).scan("v")} == {"0", "1", "2", "3"}
-    assert whole.asked == 2, "not with each page"
-    for at in range(1, 4):
-        with pytest.raises(SinkUnavailable, match=r"scan: .*restarted"):
-            list(restarted_sink(monkeypatch, Restarted(at)).scan("v"))
-    early = restarted_sink(monkeypatch, Restarted(2)).scan("v")
-    next(early)
-    early.close()  # type: ignore[attr-defined]  # who has seen enough is told nothing
-
-
-def test_keys_are_gone_through_in_one_run_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To be removed, or to be renamed by a promotion: what is passed over would be nobody's."""
-    assert len(list(keys_below(Restarted(None), (b"p:",)))) == 4
-    with pytest.raises(redis.ConnectionError, match="restarted"):
-        list(keys_below(Restarted(2), (b"p:",)))
-    moving = Restarted(2)
-    moving.hmget = lambda *_: [b"2", b"1", b"2", b"2", b"turn"]  # type: ignore[method-assign]
-    with pytest.raises(redis.ConnectionError, match="restarted"):
-        finish(moving, names.Names("p:", "v"))
-    assert len(moving.ran) == 1, "what was on that one page; not that it has ended"
-
-
-def test_who_may_not_ask_which_server_it_is_reads_as_before() -> None:
-    client = Restarted(2)
-
-    def refuses() -> dict[str, str]:
-        raise redis.exceptions.NoPermissionError("this user has no permissions to run the 'info' command")
-
-    client.info = refuses  # type: ignore[method-assign]
-    assert len(list(keys_below(client, (b"p:",)))) == 4

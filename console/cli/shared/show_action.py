@@ -31,8 +31,9 @@ class Actions:
     """A context manager whose ``show`` takes each action; what is done to many tables becomes one line.
 
     Args:
-        done: they were done: no need to list their settings again.
-        all_in: where every name is found; empty: here.
+        done: they were done: no need to list their settings again. What was removed is named one by one, since no
+            other run would show it.
+        all_in: where every name is found, as long as it is not done; empty: here.
     """
 
     def __init__(self, *, done: bool = False, all_in: str = "--json") -> None:
@@ -69,13 +70,16 @@ class Actions:
 
     def _print(self) -> None:
         actions, self.alike = self.alike, []
+        if not actions:
+            return
         names = [name for action in actions for name in action.names]
-        if not self.all_in or len(names) < MANY:
+        whole = not self.all_in or (self.done and kind_of(actions[0]) == "remove")
+        if whole or len(names) < MANY:
             for action in actions:
                 self._line(action, f"{action.name}: {action.detail}")
         else:
             first = actions[0]
-            some = f"{', '.join(names[:NAMED])}, …; {self.all_in} has all"
+            some = f"{', '.join(names[:NAMED])}, …" + ("" if self.done else f"; {self.all_in} has all")
             self._line(first, f"{len(names):,} {_noun(first)}: {first.alike or first.detail} ({some})")
 
     def _line(self, action: Action, said: str) -> None:

@@ -27,6 +27,7 @@ from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
 from connectors.requests import plan_snapshot, plan_sweep
 from console.cli.check import command, show, to_dict
+from console.cli.drop import command as drop_command
 from console.cli.shared.show_action import Actions
 from operations.edits.changes import Changes
 from operations.plan import Plan
@@ -232,7 +233,7 @@ def test_what_is_done_otherwise_is_not_in_the_line(capsys: pytest.CaptureFixture
         "      segment.ms: 3 -> 1",
     ]
     [one] = shown(actions, capsys, done=True)  # nothing else differs
-    assert "9 topics" in one
+    assert "9 topics" in one and one.endswith("(public.t000, public.t001, public.t002, …)")
     usage = [Action("grant", name, "GRANT USAGE to headwater", None, "USAGE") for name in names(4)]
     assert "4 schemas: GRANT USAGE" in shown(usage, capsys)[0]
 
@@ -261,8 +262,32 @@ def test_a_list_of_names_is_cut_unless_it_was_asked_for(capsys: pytest.CaptureFi
     )
     [whole] = shown([action], capsys, all_in="")
     assert whole == f"- topic            {', '.join(of)}: delete"
+    assert shown([action], capsys, done=True) == [whole], "no other run would show it"
+    assert shown([], capsys, done=True) == []
     few = replace(action, name=", ".join(of[:3]), of=of[:3])
     assert shown([few], capsys) == [f"- topic            {', '.join(of[:3])}: delete"]
+
+
+@pytest.mark.parametrize(("words", "names_all"), [(["--yes"], True), (["--dry-run"], True), ([], False)])
+def test_a_drop_that_nobody_is_asked_about_names_all_that_it_removes(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], names_all: bool
+) -> None:
+    of = tuple(names(301))
+    action = Action("topic", ", ".join(of), "delete", "present", None, of=of)
+    monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline())
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [action])
+    for done in (
+        "connectors.drop.drop",
+        "console.cli.drop._forget_letters",
+        "operations.freshness.note.forget_source_note",
+        "operations.generations.targets.drop_sink_state",
+        "operations.run.source_watch.forget",
+        "operations.state.folder.state_dir",
+    ):
+        monkeypatch.setattr(done, lambda *_, **__: None)
+    monkeypatch.setattr("operations.generations.targets.sink_state", lambda *_: [])
+    output = CliRunner().invoke(drop_command, [str(FILE), *words]).output
+    assert (", ".join(of) in output, "--dry-run has all" in output) == (names_all, not names_all)
 
 
 def test_lists_of_names_are_one_by_one() -> None:

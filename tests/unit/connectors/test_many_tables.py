@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from cdc.catalogue import Column, Table
 from cdc.errors import SourceError
+from connectors import apply as applying
 from connectors.actions import Action, counted, run_all
 from connectors.captured import Captured, plan_captured
 from connectors.database.grants import Right
@@ -28,6 +30,7 @@ from connectors.preflight.tables import kind_findings
 from connectors.requests import plan_snapshot, plan_sweep
 from console.cli.check import command, show, to_dict
 from console.cli.drop import command as drop_command
+from console.cli.shared import show_action
 from console.cli.shared.show_action import Actions
 from operations.edits.changes import Changes
 from operations.plan import Plan
@@ -340,6 +343,44 @@ def test_an_action_that_stands_alone_is_told_at_once(capsys: pytest.CaptureFixtu
     with Actions() as lines:
         lines.show(Action("connector", "headwater-p", "create", None, "x"))
         assert "headwater-p: create" in capsys.readouterr().out
+
+
+def test_what_was_done_is_told_before_anything_that_may_take_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The action of another kind that begins, and the wait for the connector: a signal leaves the rest untold."""
+    told: dict[str, str] = {}
+
+    def looks(at: str) -> None:
+        told[at] = capsys.readouterr().out
+
+    publication = Action("publication", "p", "create", None, "p", lambda _: looks("action"))
+    plan = [*map(grant, names(9)), publication, *map(grant, names(5))]
+    monkeypatch.setattr(applying, "open_servers", lambda _: nullcontext())
+    monkeypatch.setattr(applying, "changing", lambda _: nullcontext())
+    monkeypatch.setattr(applying, "observe", lambda _: SimpleNamespace(catalogue=None, fresh=False))
+    monkeypatch.setattr(applying, "plan", lambda *_, **__: plan)
+    monkeypatch.setattr(applying, "wait_ready", lambda _: looks("wait"))
+    monkeypatch.setattr(show_action, "KEPT_SECONDS", 60.0)
+    with Actions(done=True) as lines:
+        applying.apply(pipeline(), lines.show, begins=lines.begins)
+    assert "9 tables: GRANT SELECT" in told["action"]
+    assert "p: create" in told["wait"] and "5 tables: GRANT SELECT" in told["wait"]
+
+
+def test_what_was_done_is_kept_no_longer_than_a_moment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next of the same kind may wait for a lock."""
+    monkeypatch.setattr(show_action, "KEPT_SECONDS", 0.05)
+    with Actions(done=True) as lines:
+        for action in map(grant, names(3)):
+            lines.show(action)
+        kept = lines.timer
+        kept.join(10)
+        assert len(capsys.readouterr().out.splitlines()) == 3
+        lines.show(grant("public.z"))
+    assert len(capsys.readouterr().out.splitlines()) == 1 and lines.timer is not kept and lines.timer.finished.is_set()
 
 
 def test_changes_are_counted_with_their_tables() -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # So many actions, or tables of one, are more than a person reads one by one.
 MANY = 4
 Show = Callable[["Action"], None]
+# Told what begins, which may take long: an action, or None for a wait after the last one.
+Begins = Callable[["Action | None"], None]
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,20 @@ def statements(what: str, *composed: sql.Composed, fix: str = "") -> Callable[[S
     return run
 
 
-def run_all(servers: Servers, actions: Sequence[Action], show: Show) -> None:
+def run_all(servers: Servers, actions: Sequence[Action], show: Show, begins: Begins = lambda action: None) -> None:
     """Do actions in order; stop at the first that fails, and say how far it got.
+
+    Args:
+        servers: of the pipeline.
+        actions: of a plan.
+        show: called after each that was done.
+        begins: called before each.
 
     Raises:
         HeadwaterError: the failed action's own error, with a note on what was done before it.
     """
     for number, action in enumerate(actions):
+        begins(action)
         try:
             action.run(servers)
         except HeadwaterError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
-from connectors.actions import Action, Show, run_all
+from connectors.actions import Action, Begins, Show, run_all
 from connectors.actual import observe
 from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
@@ -39,12 +39,19 @@ def plan_pipeline(pipeline: Pipeline) -> list[Action]:
         return plan(servers, observe(servers))
 
 
-def apply(pipeline: Pipeline, progress: Show = lambda action: None, *, forget: bool = True) -> Result:
+def apply(
+    pipeline: Pipeline,
+    progress: Show = lambda action: None,
+    *,
+    begins: Begins = lambda action: None,
+    forget: bool = True,
+) -> Result:
     """Create or change publication, slot, topics and connector as the file says, and wait until the connector runs.
 
     Args:
         pipeline: the loaded file.
         progress: called after each action that was done.
+        begins: called before each, and before the wait for the connector.
         forget: tables of a schema that is captured whole, and that are gone, are let go: who calls this for another
             reason has not been told so.
 
@@ -58,6 +65,7 @@ def apply(pipeline: Pipeline, progress: Show = lambda action: None, *, forget: b
     with open_servers(pipeline) as servers, changing(servers):
         actual = observe(servers)
         actions = plan(servers, actual, forget=forget)
-        run_all(servers, actions, progress)
+        run_all(servers, actions, progress, begins)
+        begins(None)
         wait_ready(servers)
         return Result(actions, actual.catalogue, actual.fresh)

@@ -55,11 +55,13 @@ class Progress:
         tables: each of them.
         done: all are.
         chunks: how many chunks were read since the topic of notifications begins: it grows as long as reading goes on.
+        sweeps: tables whose missed deletes are looked for, one after the other; 0 while that is not under way.
     """
 
     tables: tuple[TableProgress, ...]
     done: bool
     chunks: int = 0
+    sweeps: int = 0
 
 
 class SnapshotMeter:

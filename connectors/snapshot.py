@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from cdc.errors import ConnectError, SourceError
-from cdc.outbox import topics_of_table
+from cdc.outbox import is_outbox, topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured, read_captured
 from connectors.changed import complete
@@ -82,6 +83,9 @@ class Waiting:
         self.servers, self.notifications, self.progress = servers, notifications, progress
         self.swept: dict[str, int] = {}
         self.last = Progress((), done=False)
+        self.meters: dict[str, SnapshotMeter] = {}
+        self.topics: dict[str, Collection[str]] = {}
+        self.partitions: dict[str, int] = {}
 
     def wait(self, seconds: float | None) -> Progress:
         """Wait for them; argument, result and errors as ``wait_snapshot``."""
@@ -90,29 +94,17 @@ class Waiting:
         if not entries:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE`")
         meters = {table: SnapshotMeter(servers, entry) for table, entry in entries.items() if entry.state != "done"}
-        topics = {table: topics_of_table(servers.pipeline, table) for table in meters}
-        named = [topic for of in topics.values() for topic in of]
-        partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(named).values()}
+        self.meters = meters
+        self.topics = {table: topics_of_table(servers.pipeline, table) for table in meters}
+        named = [topic for of in self.topics.values() for topic in of]
+        self.partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(named).values()}
         heard = self.notifications.catch_up()
         deadline = None if seconds is None else time.monotonic() + seconds
         look = time.monotonic() + REISSUE_SECONDS
         while True:
             entries = read_captured(servers.setup, servers.names)
             open_ones = {t: entries[t] for t in meters if t in entries and entries[t].state != "done"}
-            done = set(meters) - set(open_ones) | self.finished(heard, open_ones, clean=True)
-            ends = servers.kafka.ends(partitions)
-            tables = (
-                meter.measure(
-                    [end for topic in topics[table] for end in ends.get(topic, {}).values()],
-                    heard,
-                    done=table in done,
-                    swept=self.swept.get(table),
-                    read=table in open_ones and is_read(heard, open_ones[table]),
-                )
-                for table, meter in sorted(meters.items())
-            )
-            self.last = Progress(tuple(tables), done >= set(meters), heard.chunks)
-            self.progress(self.last)
+            self._measure(heard, open_ones, self.finished(heard, open_ones, clean=True))
             if self.last.done:
                 end_lost(servers.setup, servers.names)
             if self.last.done or (deadline is not None and time.monotonic() > deadline):
@@ -121,6 +113,30 @@ class Waiting:
                 self._ask_again(open_ones)
                 look = time.monotonic() + REISSUE_SECONDS
             heard = self.notifications.read(PAUSE_SECONDS)
+
+    def _measure(self, heard: Heard, entries: Mapping[str, Captured], finished: set[str], sweeps: int = 0) -> None:
+        """Measure every table, and tell of them.
+
+        Args:
+            heard: from Debezium.
+            entries: of the tables that were not done before.
+            finished: those of them that are now.
+            sweeps: tables whose missed deletes are looked for next.
+        """
+        done = set(self.meters) - set(entries) | finished
+        ends = self.servers.kafka.ends(self.partitions)
+        tables = (
+            meter.measure(
+                [end for topic in self.topics[table] for end in ends.get(topic, {}).values()],
+                heard,
+                done=table in done,
+                swept=self.swept.get(table),
+                read=table in entries and is_read(heard, entries[table]),
+            )
+            for table, meter in sorted(self.meters.items())
+        )
+        self.last = Progress(tuple(tables), done >= set(self.meters), heard.chunks, sweeps)
+        self.progress(self.last)
 
     def _ask_again(self, entries: dict[str, Captured]) -> None:
         """Send what was never sent, or was lost, once more."""
@@ -154,6 +170,7 @@ class Waiting:
             if not clean:
                 done = set()
             elif any(read_captured(self.servers.setup, self.servers.names)[table].state != "done" for table in done):
+                self._measure(heard, entries, set())  # what was told last is older than that they are read
                 sweep(self.servers, sorted(done))
         refuse_failed(heard, entries)
         read = {t for t, entry in entries.items() if entry.state == "requested" and is_complete(heard, entry)}
@@ -162,6 +179,8 @@ class Waiting:
         done = self._complete(entries, done)
         # All at once: looking for missed deletes may stop the connector.
         if again and clean and again == {table for table, entry in entries.items() if entry.sweep}:
+            sweeps = sum(not is_outbox(self.servers.pipeline, table) for table in again)
+            self._measure(heard, entries, done, sweeps)  # a sweep may take long, and tells of its own table alone
             self.swept |= sweep_missed(self.servers, sorted(again), self._tell)
             done |= self._complete(entries, again)
         return done
@@ -181,9 +200,11 @@ class Waiting:
         return running
 
     def _tell(self, table: str, done: int, total: int) -> None:
-        now = TableProgress(table, done, max(done, total), done=False, sweeping=True)
+        """Tell how far the sweep of a table is; those that were swept before it stay told."""
+        now = TableProgress(table, done, max(done, total), done=False, sweeping=True, read=True)
         others = tuple(other for other in self.last.tables if other.table != table)
-        self.progress(Progress((*others, now), done=False))
+        self.last = replace(self.last, tables=(*others, now))
+        self.progress(self.last)
 
 
 def is_read(heard: Heard, entry: Captured) -> bool:

@@ -74,8 +74,12 @@ def _missing(site: Site, topics: list[str]) -> Finding:
         exists = False  # the check «connect» says so
     if not exists:
         return Finding(Level.NOTE, "topics", f"{len(topics)} topics do not exist yet", "`headwater apply` creates them")
-    message = f"topics are gone that the connector writes to: {some(topics)}; it waits, and says RUNNING"
-    return Finding(Level.ERROR, "topics", message, "`headwater apply` creates them, and reads the tables again")
+    message, short = (
+        f"topics are gone that the connector writes to: {named}; it waits, and says RUNNING"
+        for named in (", ".join(topics), some(topics))
+    )
+    fix = "`headwater apply` creates them, and reads the tables again"
+    return Finding(Level.ERROR, "topics", message, fix, short=short)
 
 
 CHECK = Check("kafka", "Kafka answers and the topics are right", run)

@@ -12,6 +12,8 @@ NAMED = 5
 # From so many on findings that differ only in the object are told as one.
 MANY = 4
 OTHERS = "; and so the others"
+# SQL up to this length is told whole: it is there to be copied.
+SQL_LENGTH = 400
 
 
 def some(names: Sequence[str]) -> str:
@@ -25,12 +27,22 @@ def statements(each: Sequence[str]) -> str:
     return "; ".join(each[:NAMED]) + (OTHERS if len(each) > NAMED else "")
 
 
+def offered(whole: str, first: str) -> str:
+    """SQL for many names: all of it if that is short, else for the first of them, and where all is."""
+    return (
+        whole
+        if whole == first or len(whole) <= SQL_LENGTH
+        else f"{first}{OTHERS} (`headwater check FILE --json` has all)"
+    )
+
+
 def gathered(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings with what many of them say told once, in the place of the first; ``--json`` has each."""
+    """Findings in short, what many of them say told once, in the place of the first; ``--json`` has each, and whole."""
     alike: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alike.setdefault((finding.level, finding.many) if finding.many else number, []).append(finding)
-    return [told for same in alike.values() for told in (same if len(same) < MANY else [_as_one(same)])]
+    told = [one for same in alike.values() for one in (same if len(same) < MANY else [_as_one(same)])]
+    return [replace(one, message=one.short or one.message, fix=one.short_fix or one.fix) for one in told]
 
 
 def _as_one(same: Sequence[Finding]) -> Finding:

@@ -37,6 +37,8 @@ class Finding:
         fix: what to do, best as a command or a line of SQL.
         many: what is said of several objects that have it in common, with ``{n}`` and ``{names}``; "" where each has
             its own.
+        short: what a person reads in place of ``message``, where that may name hundreds; "" where it is the same.
+        short_fix: so of ``fix``.
     """
 
     level: Level
@@ -44,6 +46,8 @@ class Finding:
     message: str
     fix: str = ""
     many: str = ""
+    short: str = ""
+    short_fix: str = ""
 
 
 @dataclass

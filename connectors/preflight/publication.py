@@ -19,7 +19,8 @@ def run(site: Site) -> Iterator[Finding]:
         return
     missing = sorted({*site.catalogue.tables, *site.names.published} - actual.tables)
     if missing:
-        yield Finding(Level.ERROR, name, f"publication {name} does not send {some(missing)}", apply)
+        lacks = f"publication {name} does not send "
+        yield Finding(Level.ERROR, name, lacks + ", ".join(missing), apply, short=lacks + some(missing))
     if not actual.right_options:
         message = f"publication {name} has other options than it should: {actual.describe()}; wanted: {WANTED}"
         yield Finding(Level.ERROR, name, message, apply)

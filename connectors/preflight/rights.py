@@ -8,7 +8,7 @@ from cdc.errors import SourceError
 from cdc.sql_names import sql_name, sql_table
 from connectors.database.grants import missing_rights, needed_rights, owners_right
 from connectors.postgres import Connection
-from connectors.preflight.gathered import NAMED, OTHERS, some
+from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
@@ -22,15 +22,19 @@ def run(site: Site) -> Iterator[Finding]:
     for right in missing_rights(site.db, source.user, rights):
         missing.setdefault((right.is_schema, right.privilege), []).append(right.on)
     for (is_schema, privilege), objects in missing.items():
-        about, many = ", ".join(objects), len(objects) > NAMED
-        on = f"{len(objects):,} {'schemas' if is_schema else 'tables'} ({some(objects)})" if many else about
-        message = f"role {source.user} has no {privilege} on {on}"
+        on, lacks = ", ".join(objects), f"role {source.user} has no {privilege} on "
+        many = f"{len(objects):,} {'schemas' if is_schema else 'tables'} ({some(objects)})"
+        short = lacks + (many if len(objects) > NAMED else on)
+        named = [sql_name(one) if is_schema else sql_table(one) for one in objects]
+        grant, first = (
+            f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{', '.join(part)} TO {sql_name(source.user)}"
+            for part in (named, named[:NAMED])
+        )
         if source.setup_user:
-            yield Finding(Level.NOTE, about, message, "`headwater apply` does it")
-            continue
-        named = ", ".join(sql_name(one) if is_schema else sql_table(one) for one in objects[:NAMED])
-        grant = f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{named} TO {sql_name(source.user)}"
-        yield Finding(Level.ERROR, about, message, grant + (OTHERS if many else ""))
+            does = "`headwater apply` does it"
+            yield Finding(Level.NOTE, on, lacks + on, f"{does}: {grant}", short=short, short_fix=does)
+        else:
+            yield Finding(Level.ERROR, on, lacks + on, grant, short=short, short_fix=offered(grant, first))
     if isinstance(site.setup, SourceError):
         return
     yield from _setup(site, site.setup, setup_role)

@@ -9,7 +9,7 @@ from cdc.outbox import is_outbox
 from cdc.sql_names import sql_table
 from cdc.types import may_be_large, never_reselected
 from connectors.database.identity import can_be_full
-from connectors.preflight.gathered import some, statements
+from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.facts import TableFacts
 
@@ -69,31 +69,44 @@ class Large:
         return f"{self.fact.name} ({', '.join(self.large) or 'some columns'})"
 
 
-def _full(tables: list[Large]) -> str:
-    names = [name for table in tables for name in table.fact.not_full]
-    return statements([f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY FULL" for name in names])
+def _full(tables: list[Large]) -> tuple[str, str]:
+    """The SQL for all of them, and in short."""
+    each = [f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY FULL" for table in tables for name in table.fact.not_full]
+    whole = "; ".join(each)
+    return whole, offered(whole, "; ".join(each[:NAMED]))
 
 
 def _said(policy: str, tables: list[Large]) -> Iterator[Finding]:
-    about, shown = ", ".join(table.fact.name for table in tables), some([table.shown for table in tables])
+    full, short = _full(tables)
     if policy == "full":
-        message = f"columns may be stored out of line, and old rows are not logged whole: {shown}"
-        yield Finding(Level.WARNING, about, message, "`headwater apply` sets REPLICA IDENTITY FULL")
-    elif policy == "reselect":
-        message = (
-            "large values that an update leaves out are asked for again, which is not exact: an update of the key keeps"
-            f" a placeholder if its transaction is not yet visible: {shown}"
+        what = "columns may be stored out of line, and old rows are not logged whole: "
+        yield _found(
+            Level.WARNING,
+            tables,
+            what,
+            f"`headwater apply` does it: {full}",
+            "`headwater apply` sets REPLICA IDENTITY FULL",
         )
-        yield Finding(Level.WARNING, about, message, f"set policy.toast: full, or {_full(tables)}")
-        blind = [table for table in tables if table.blind]
+    elif policy == "reselect":
+        what = (
+            "large values that an update leaves out are asked for again, which is not exact: an update of the key keeps"
+            " a placeholder if its transaction is not yet visible: "
+        )
+        instead = "set policy.toast: full, or "
+        yield _found(Level.WARNING, tables, what, instead + full, instead + short)
+        blind = [Large(table.fact, table.blind, table.blind) for table in tables if table.blind]
         if blind:
-            columns = some([f"{table.fact.name} ({', '.join(table.blind)})" for table in blind])
-            message = f"unchanged values can't be told from real ones, nor asked for again: {columns}"
-            yield Finding(Level.ERROR, ", ".join(table.fact.name for table in blind), message, _full(blind))
+            what = "unchanged values can't be told from real ones, nor asked for again: "
+            yield _found(Level.ERROR, blind, what, *_full(blind))
     else:
-        message = f"an update leaves out unchanged large values, and compaction may keep only that: {shown}"
-        fix = f"set policy.toast: full, or {_full(tables)}, or leave them out of every view"
-        yield Finding(Level.WARNING, about, message, fix)
+        what = "an update leaves out unchanged large values, and compaction may keep only that: "
+        fix, short_fix = (f"set policy.toast: full, or {sql}, or leave them out of every view" for sql in (full, short))
+        yield _found(Level.WARNING, tables, what, fix, short_fix)
+
+
+def _found(level: Level, tables: list[Large], what: str, fix: str, short_fix: str) -> Finding:
+    about, shown = ", ".join(table.fact.name for table in tables), [table.shown for table in tables]
+    return Finding(level, about, what + ", ".join(shown), fix, short=what + some(shown), short_fix=short_fix)
 
 
 CHECK = Check("toast", "updates carry large values", run, needs=("server", "tables"))

@@ -55,7 +55,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     if removed and not yes:
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     with saying_why(), Actions(done=True) as shown:
-        result = apply(pipeline, (lambda action: None) if as_json else shown.show)
+        result = apply(pipeline) if as_json else apply(pipeline, shown.show, begins=shown.begins)
     let_through(pipeline)
     hand_over(pipeline, text_of(file, data))
     if not as_json:

@@ -59,7 +59,8 @@ def command(
         raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
     state = [] if keep_sinks else sink_state(pipeline, only)
     if not as_json:
-        with Actions(all_in="" if dry_run else "--dry-run") as shown:
+        # Cut only before a question that may be answered with no: afterwards a dry run has nothing to show.
+        with Actions(all_in="" if dry_run or yes else "--dry-run") as shown:
             for action in actions:
                 shown.show(action)
         for line in state:

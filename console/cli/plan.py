@@ -20,7 +20,7 @@ DIFFERENCES = 2
 Examples:
   headwater plan pipeline.yaml
   headwater plan pipeline.yaml --json
-  headwater plan pipeline.yaml; [ $? -eq 2 ] && headwater apply pipeline.yaml
+  headwater plan pipeline.yaml || { [ $? -eq 2 ] && headwater apply pipeline.yaml; }
   headwater plan pipeline.yaml --migration V7__prices.sql   (before you run it)
 """
 )

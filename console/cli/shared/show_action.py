@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import RLock, Timer
 from types import TracebackType
 
 import click
@@ -18,6 +20,8 @@ NOUNS = {"topic": "topics"} | dict.fromkeys(
 )
 # Names in a line that stands for many.
 NAMED = 3
+# So long what was done is kept for a line with others: a signal that ends the process leaves it untold.
+KEPT_SECONDS = 1.0
 
 
 def kind_of(action: Action) -> str:
@@ -31,13 +35,15 @@ class Actions:
     """A context manager whose ``show`` takes each action; what is done to many tables becomes one line.
 
     Args:
-        done: they were done: no need to list their settings again.
-        all_in: where every name is found; empty: here.
+        done: they were done: no need to list their settings again. What was removed is named one by one, since no
+            other run would show it.
+        all_in: where every name is found, as long as it is not done; empty: here.
     """
 
     def __init__(self, *, done: bool = False, all_in: str = "--json") -> None:
         self.done, self.all_in = done, all_in
         self.alike: list[Action] = []
+        self.lock, self.timer = RLock(), Timer(KEPT_SECONDS, self._print_late)
 
     def __enter__(self) -> Actions:
         return self
@@ -49,10 +55,24 @@ class Actions:
 
     def show(self, action: Action) -> None:
         """Print an action, or keep it until the next one is known not to be the same for another table."""
-        if self.alike and self._told(self.alike[0]) != self._told(action):
-            self._print()
-        self.alike.append(action)
-        if action.kind not in NOUNS:  # no others are like it, and the next may take long
+        with self.lock:
+            self.begins(action)
+            self.alike.append(action)
+            if action.kind not in NOUNS:  # no others are like it, and the next may take long
+                self._print()
+            elif self.done and len(self.alike) == 1:
+                self.timer = Timer(KEPT_SECONDS, self._print_late)
+                self.timer.daemon = True
+                self.timer.start()
+
+    def begins(self, action: Action | None) -> None:
+        """Something begins that may take long, an action or a wait (None): print what is kept and not like it."""
+        with self.lock:
+            if action is None or (self.alike and self._told(self.alike[0]) != self._told(action)):
+                self._print()
+
+    def _print_late(self) -> None:
+        with suppress(OSError):  # whoever read it is gone: the verb's own next line meets that, too
             self._print()
 
     def _told(self, action: Action) -> tuple[object, ...]:
@@ -68,14 +88,21 @@ class Actions:
         return [f"      {line}" for line in (*lines[:MAX_LINES], *more)]
 
     def _print(self) -> None:
-        actions, self.alike = self.alike, []
+        with self.lock:
+            self.timer.cancel()
+            actions, self.alike = self.alike, []
+            if actions:
+                self._lines(actions)
+
+    def _lines(self, actions: Sequence[Action]) -> None:
         names = [name for action in actions for name in action.names]
-        if not self.all_in or len(names) < MANY:
+        whole = not self.all_in or (self.done and kind_of(actions[0]) == "remove")
+        if whole or len(names) < MANY:
             for action in actions:
                 self._line(action, f"{action.name}: {action.detail}")
         else:
             first = actions[0]
-            some = f"{', '.join(names[:NAMED])}, …; {self.all_in} has all"
+            some = f"{', '.join(names[:NAMED])}, …" + ("" if self.done else f"; {self.all_in} has all")
             self._line(first, f"{len(names):,} {_noun(first)}: {first.alike or first.detail} ({some})")
 
     def _line(self, action: Action, said: str) -> None:

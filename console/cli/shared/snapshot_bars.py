@@ -1,6 +1,6 @@
 """Shows a snapshot's progress: a bar a table on a terminal, a line a table now and then elsewhere.
 
-Of many tables it shows how many are read, and those that are being read.
+Of many tables it shows how many are read, or looked at for missed deletes, and those that are under way.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SnapshotView:
         due = time.monotonic() >= self.next_line
         self.seen |= {table.table: table for table in now.tables}  # while deletes are looked for, not all may be told
         if len(self.seen) > FEW:
-            self._show_many(due=due or now.done)
+            self._show_many(now.sweeps, due=due or now.done)
         else:
             self._show_each(now, due=due)
         if due:
@@ -71,26 +71,32 @@ class SnapshotView:
             elif (table.done and table.table not in self.told) or (due and not table.done and table.rows):
                 self._line(table)
 
-    def _show_many(self, *, due: bool) -> None:
-        tables = self.seen.values()
-        read = sum(map(_is_read, tables))
+    def _show_many(self, sweeps: int, *, due: bool) -> None:
+        """How many are read and what is being read; while ``sweeps`` tables are swept, the same of the sweep alone."""
+        tables = [table for table in self.seen.values() if table.sweeping] if sweeps else [*self.seen.values()]
+        ready, total = sum(map(_is_swept if sweeps else _is_read, tables)), sweeps or len(tables)
+        under_way = [one for one in tables if one.rows and not (_is_swept(one) if sweeps else _is_read(one))]
         # What is read now has grown by more than what is only written to.
-        reading = sorted((one for one in tables if one.rows and not _is_read(one)), key=lambda one: -one.rows)
+        under_way.sort(key=lambda one: -one.rows)
         if self.terminal:
-            self._bars(read, reading[: max(1, self.bars.console.height - OTHER_LINES)])
+            title = "missed deletes" if sweeps else TOTAL
+            self._bars(title, ready, total, under_way[: max(1, self.bars.console.height - OTHER_LINES)])
+        elif due and sweeps:
+            line = f"missed deletes: {ready:,} of {total:,} tables looked at"
+            click.echo(line + _under_way("looking at", under_way), err=True)
         elif due:
             rows = sum(table.rows for table in tables)
-            line = f"snapshot: {read:,} of {len(tables):,} tables read, {rows:,} rows"
-            click.echo(line + _reading(reading), err=True)
+            line = f"snapshot: {ready:,} of {total:,} tables read, {rows:,} rows"
+            click.echo(line + _under_way("reading", under_way), err=True)
 
-    def _bars(self, read: int, reading: Collection[TableProgress]) -> None:
+    def _bars(self, title: str, ready: int, total: int, under_way: Collection[TableProgress]) -> None:
         """A bar for all of them, and below it those under way."""
-        for gone in self.tasks.keys() - {TOTAL, *(table.table for table in reading)}:
+        for gone in self.tasks.keys() - {TOTAL, *(table.table for table in under_way)}:
             self.bars.remove_task(self.tasks.pop(gone))
         if TOTAL not in self.tasks:
-            self.tasks[TOTAL] = self.bars.add_task(TOTAL, total=None)
-        self.bars.update(self.tasks[TOTAL], completed=read, total=len(self.seen))
-        for table in reading:
+            self.tasks[TOTAL] = self.bars.add_task(title, total=None)
+        self.bars.update(self.tasks[TOTAL], completed=ready, total=total, description=title)
+        for table in under_way:
             self._bar(table)
 
     def _bar(self, table: TableProgress) -> None:
@@ -111,14 +117,18 @@ class SnapshotView:
 
 
 def _is_read(table: TableProgress) -> bool:
-    return table.done or table.read or (table.sweeping and table.rows == table.total)
+    return table.done or table.read
 
 
-def _reading(tables: Collection[TableProgress]) -> str:
+def _is_swept(table: TableProgress) -> bool:
+    return table.sweeping and table.rows == table.total
+
+
+def _under_way(verb: str, tables: Collection[TableProgress]) -> str:
     """What is under way, as the end of a line."""
     said = []
     for table in [*tables][:NAMED]:
         much = f"{table.rows * 100 // table.total} %" if table.total else f"{table.rows:,} rows"
-        said.append(f"{table.table} {much}{' (missed deletes)' if table.sweeping else ''}")
+        said.append(f"{table.table} {much}")
     more = f" and {len(tables) - NAMED:,} more" if len(tables) > NAMED else ""
-    return f"; reading {', '.join(said)}{more}" if said else ""
+    return f"; {verb} {', '.join(said)}{more}" if said else ""

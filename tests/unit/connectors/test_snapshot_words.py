@@ -89,9 +89,9 @@ def test_tables_that_are_told_one_by_one_are_many_in_the_end() -> None:
     """While missed deletes are looked for, and nothing else was told yet."""
     view = snapshot_bars.SnapshotView(terminal=True)
     for name in names(40):
-        view.show(Progress((TableProgress(name, 5, 9, done=False, sweeping=True),), done=False))
-        view.show(Progress((TableProgress(name, 9, 9, done=False, sweeping=True),), done=False))
-    assert [(task.description, task.completed, task.total) for task in view.bars.tasks] == [("tables", 40, 40)]
+        view.show(Progress((TableProgress(name, 5, 9, done=False, sweeping=True),), done=False, sweeps=40))
+        view.show(Progress((TableProgress(name, 9, 9, done=False, sweeping=True),), done=False, sweeps=40))
+    assert [(task.description, task.completed, task.total) for task in view.bars.tasks] == [("missed deletes", 40, 40)]
 
 
 def test_a_table_is_read_when_debezium_says_so() -> None:
@@ -116,3 +116,47 @@ def test_the_wait_tells_which_tables_are_read(monkeypatch: pytest.MonkeyPatch) -
     told: list[Progress] = []
     Waiting(servers, SimpleNamespace(catch_up=lambda: heard), told.append).wait(-1)  # type: ignore[arg-type]
     assert [(one.done, one.read) for one in told[0].tables] == [(False, True), (False, True), (False, False)]
+
+
+def test_a_sweep_tells_how_many_tables_it_has_looked_at(
+    monkeypatch: pytest.MonkeyPatch, clock: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same look in which they are heard to be read: nothing was told of that before it."""
+    there = {name: Captured(name, "requested", name, datetime.now(UTC), sweep=True) for name in names(300)}
+    heard = Heard(statuses={name: {name: "SUCCEEDED"} for name in there}, chunks=7)
+    seen: list[Progress] = []
+    view = snapshot_bars.SnapshotView(terminal=False)
+
+    def tell(now: Progress) -> None:
+        clock.now += 6
+        seen.append(now)
+        view.show(now)
+
+    def sweeps(_: Any, tables: list[str], told: Any) -> dict[str, int]:
+        for name in tables[:101]:
+            told(name, 40, 80)
+            told(name, 70, 70)
+        told(tables[101], 40, 80)
+        return dict.fromkeys(tables, 0)
+
+    monkeypatch.setattr("connectors.snapshot.read_captured", lambda *_: there)
+    monkeypatch.setattr("connectors.snapshot.complete", lambda *_: set(there))
+    monkeypatch.setattr("connectors.snapshot.sweep_missed", sweeps)
+    monkeypatch.setattr("connectors.snapshot.end_lost", lambda *_: None)
+    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: 7)
+    monkeypatch.setattr(Waiting, "_running", lambda _: SimpleNamespace(streaming=True))
+    kafka = SimpleNamespace(describe=lambda _: {}, ends=lambda _: {})
+    servers: Any = SimpleNamespace(setup=None, names=None, pipeline=pipeline(), kafka=kafka)
+    done = Waiting(servers, SimpleNamespace(catch_up=lambda: heard), tell).wait(None)  # type: ignore[arg-type]
+    assert done.done and not any(one.sweeping for one in done.tables)
+    first, *_, last, end = seen
+    assert (len(first.tables), {(one.read, one.sweeping) for one in first.tables}) == (300, {(True, False)})
+    assert {(one.sweeps, one.chunks) for one in seen[:-1]} == {(300, 7)} and end == done
+    assert [len([one for one in now.tables if one.sweeping]) for now in (first, seen[2], last)] == [0, 1, 102]
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[1], lines[-2]) == (
+        "missed deletes: 0 of 300 tables looked at",
+        "missed deletes: 0 of 300 tables looked at; looking at public.t000 50 %",
+        "missed deletes: 101 of 300 tables looked at; looking at public.t101 50 %",
+    )
+    assert lines[-1].startswith("snapshot: 300 of 300 tables read")

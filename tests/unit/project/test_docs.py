@@ -127,8 +127,18 @@ def test_every_verb_that_ends_with_exit_code_two_is_named_in_the_commands_help()
 def command_lines(text: str) -> list[str]:
     """Lines that are a headwater command, as somebody would type them: without prompt, remark or background sign."""
     lines = [line.strip().removeprefix("$ ") for line in text.splitlines()]
-    lines = [re.split(r" {2,}\(| \|\|? | && |; \[ | > | &$| {2,}#| #", line)[0] for line in lines]
+    lines = [re.split(r" {2,}\(| \|\|? | && | > | &$| {2,}#| #", line)[0] for line in lines]
     return [line for line in lines if line.startswith("headwater ")]
+
+
+@pytest.mark.parametrize(("planned", "calls", "code"), [(0, "plan", 0), (1, "plan", 1), (2, "plan apply", 7)])
+def test_the_line_that_plans_and_applies_applies_differences_alone(planned: int, calls: str, code: int) -> None:
+    """Also in a script that ends at the first error: a plan with differences, and one without, are none."""
+    help_ = CliRunner().invoke(cli, ["plan", "--help"]).output
+    [line] = [line.strip() for line in help_.splitlines() if "$?" in line]
+    stub = f'headwater() {{ echo "$1"; if [ "$1" = plan ]; then return {planned}; fi; return 7; }}'
+    done = subprocess.run(["bash", "-ec", f"{stub}\n{line}"], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.returncode, done.stderr) == (calls.split(), code, "")
 
 
 def check_command(line: str) -> None:

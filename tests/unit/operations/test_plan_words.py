@@ -71,7 +71,8 @@ def test_what_a_migration_asks_of_the_file_stands_behind_what_is_done(capsys: py
 def test_help_applies_only_where_there_are_changes() -> None:
     """`plan || apply` applies after an error of `plan`, too, whose exit code is 1."""
     lines = [line for line in (command.epilog or "").splitlines() if "headwater apply" in line]
-    assert lines == [f"  headwater plan pipeline.yaml; [ $? -eq {DIFFERENCES} ] && headwater apply pipeline.yaml"]
+    condition = f"{{ [ $? -eq {DIFFERENCES} ] && headwater apply pipeline.yaml; }}"
+    assert lines == [f"  headwater plan pipeline.yaml || {condition}"]
 
 
 def test_what_run_does_already(files: Files) -> None:

@@ -10,8 +10,10 @@ docs/decisions/warehouse-decoding.md; tests hold all ways against each other.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -42,6 +44,18 @@ from spark.reading.spec import FlowSpec
 
 # Of records: whether only the codec can read them.
 ODD = "_hw_odd"
+
+
+def odd_ones() -> tuple[Column, ...]:
+    """What is counted of what a ``NativeReader`` has read, to know the odd ones again: how many, and which."""
+    return (
+        F.count(F.when(F.col(ODD), 1)).alias("odd"),
+        F.bit_xor(F.when(F.col(ODD), F.xxhash64(*_place()))).alias("which"),
+    )
+
+
+def _place() -> tuple[Column, ...]:
+    return tuple(F.col(PREFIX + name) for name in ("topic", "partition", "offset"))
 
 
 @dataclass(frozen=True)
@@ -114,21 +128,24 @@ class NativeReader:
         judged = seen.withColumn(STATE, F.expr(f"IF({self._is_plain()}, {STATE}, {IS_ODD})"))
         return judged.select(*self._own(), *self._typed(), KEY, (F.col(STATE) == IS_ODD).alias(ODD))
 
-    def of_odd_keys(self, records: DataFrame, counted: int | None) -> DataFrame:
+    def of_odd_keys(self, records: DataFrame, found: Mapping[str, Any]) -> DataFrame:
         """The records of every key that has an odd one, in their order: what becomes of one may depend on the next.
 
-        All of them if fewer are odd than were at an earlier look: what was odd then and is plain now was left out
-        there, and would be here.
+        All records if others are odd than were at the look before: one that was odd there and is plain here was left
+        out then, and would be now.
 
         Args:
             records: as ``read``.
-            counted: how many were odd at the earlier look; None if nobody has counted.
+            found: by the names of ``odd_ones``, of the look before; empty if nobody has looked.
         """
-        keys = self.read(records).where(ODD).select(KEY)
+        odd = self.read(records).where(ODD)
+        keys = odd.select(KEY)
         if not self.repeats:
-            keys = keys.localCheckpoint()  # looked at once, so that what is counted is what is joined
-            if counted is None or keys.count() < counted:
+            held = odd.select(KEY, *_place(), ODD).localCheckpoint()  # what is compared is what is joined
+            now = held.agg(*odd_ones()).collect()[0].asDict()
+            if any(found.get(name) != value for name, value in now.items()):
                 return records
+            keys = held.select(KEY)
         mine = records.join(keys.distinct(), F.coalesce("key", F.lit(b"")) == F.col(KEY), "left_semi")
         return mine.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
 

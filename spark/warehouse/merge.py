@@ -33,7 +33,7 @@ from spark.pulse import GROUP, MERGES, MERGING
 from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import OWN_TOMBSTONE, TALLY, Entry
 from spark.reading.expressions import PREFIX, entry_schema, without_tallies
-from spark.reading.native import ODD, NativeReader
+from spark.reading.native import ODD, NativeReader, odd_ones
 from spark.reading.native_raw import KEY
 from spark.reading.source import turn_done
 from spark.reading.spec import FlowSpec
@@ -215,8 +215,8 @@ class Merger:
             found = reader.read(batch).agg(*_counted()).collect()[0].asDict()
         else:
             found = self._natively(batch, reader, mine, empty=history.is_empty)
-        counts, odd = Counts.of(found), found.get("odd")
-        return counts if odd == 0 else counts.with_odd(self._by_codec(reader.of_odd_keys(batch, odd)))
+        counts = Counts.of(found)
+        return counts if found.get("odd") == 0 else counts.with_odd(self._by_codec(reader.of_odd_keys(batch, found)))
 
     def _natively(self, batch: DataFrame, reader: NativeReader, mine: str | None, *, empty: bool) -> dict[str, Any]:
         """Apply the plain records; what was counted, nothing if nobody has. ``mine``: the reader's fingerprint."""
@@ -275,8 +275,8 @@ class Merger:
 
 
 def _counted() -> tuple[Column, ...]:
-    """What is counted of what a ``NativeReader`` has read; ``odd``: how many only the codec can read."""
-    return F.count("*").alias("records"), F.count(F.when(F.col(ODD), 1)).alias("odd"), *_both()
+    """What is counted of what a ``NativeReader`` has read."""
+    return F.count("*").alias("records"), *odd_ones(), *_both()
 
 
 def _both(entries: Column | None = None) -> tuple[Column, ...]:

@@ -147,6 +147,7 @@ class Lake:
             "table_rows": lambda *_: source,
             "standing": lambda entries: entries,
             "_both": lambda *_: (),
+            "odd_ones": lambda: (),
             "merge_changes": commit,
             "map_in_arrow": self.decode,
             "told": lambda _seen: {"records": 2, "odd": self.odd},
@@ -275,17 +276,23 @@ def test_a_batch_in_two_passes_is_whole_with_the_second(monkeypatch: pytest.Monk
     assert len(lake.decoded) == 1
 
 
+ODD_ONES = {"odd": 3, "which": 7}
+
+
 @pytest.mark.parametrize(
-    ("counted", "odd", "all_of_them"), [(3, 3, False), (3, 4, False), (3, 2, True), (None, 2, True)]
+    ("before", "all_of_them"),
+    [(ODD_ONES, False), ({"odd": 4, "which": 7}, True), ({"odd": 3, "which": 8}, True), ({}, True)],
 )
-def test_what_a_registry_that_answers_again_has_made_plain_is_read_by_the_codec(
-    monkeypatch: pytest.MonkeyPatch, counted: int | None, odd: int, all_of_them: bool
+def test_records_that_are_plain_now_and_were_odd_before_are_read_by_the_codec(
+    monkeypatch: pytest.MonkeyPatch, before: dict[str, int], all_of_them: bool
 ) -> None:
+    """Two workers ask a registry, which is away for one of them: of two looks each may find other records odd."""
     records, seen = MagicMock(), MagicMock()
-    seen.where.return_value.select.return_value.localCheckpoint.return_value.count.return_value = odd
+    held = seen.where.return_value.select.return_value.localCheckpoint.return_value
+    held.agg.return_value.collect.return_value = [Row(**ODD_ONES)]
     monkeypatch.setattr(NativeReader, "read", lambda *_: seen)
-    monkeypatch.setattr("spark.reading.native.F", MagicMock())
+    monkeypatch.setattr(native, "F", MagicMock())
     view: Any = None
     raw: Any = None
-    assert (NativeReader(view, raw, repeats=False).of_odd_keys(records, counted) is records) is all_of_them
-    assert NativeReader(view, raw).of_odd_keys(records, counted) is not records, "JSON is odd or it is not"
+    assert (NativeReader(view, raw, repeats=False).of_odd_keys(records, before) is records) is all_of_them
+    assert NativeReader(view, raw).of_odd_keys(records, before) is not records, "JSON is odd or it is not"

@@ -67,8 +67,9 @@ def _look_at_nodes(client: Client) -> tuple[list[Any], Any]:
     default, answer = client.get_default_node(), client.cluster_slots()
     owners = {slots: (at["primary"][0] or default.host, at["primary"][1]) for slots, at in answer.items()}
     nodes = [_node(client, *address) for address in sorted(set(owners.values()))]
-    _refuse_moving(client, nodes, owners)
-    return nodes, (owners, [_run(client, target_nodes=node) for node in nodes])
+    own = _own_slots(client, nodes, owners)
+    # Who answered CLUSTER SLOTS may hear of a move after it has ended; the two nodes know.
+    return nodes, (owners if own is None else own, [_run(client, target_nodes=node) for node in nodes])
 
 
 def _node(client: Client, host: str, port: int) -> Any:
@@ -80,24 +81,26 @@ def _node(client: Client, host: str, port: int) -> Any:
     return found
 
 
-def _refuse_moving(client: Client, nodes: Sequence[Any], slots: Iterable[tuple[int, int]]) -> None:
-    """Raise while slots are being moved: a slot's keys go one by one, and it is the former node's until all have gone.
+def _own_slots(client: Client, nodes: Sequence[Any], slots: Iterable[tuple[int, int]]) -> dict[str, Any] | None:
+    """Which slots each node says are its own, by the node's id; None where the user may not ask.
 
     Raises:
-        redis.ConnectionError: they are; or the nodes do not have all the slots that are said to be theirs, because a
-            move has just ended.
+        redis.ConnectionError: slots are being moved: a slot's keys go one by one, and it is the former node's until all
+            have gone. Or the nodes do not have all the slots that are said to be theirs, because a move has just ended.
     """
-    had = 0
+    found: dict[str, Any] = {}
     for node in nodes:
         told = _permitted(partial(client.execute_command, "CLUSTER NODES", target_nodes=node))
         if told is None:
-            return
+            return None
         own = next(one for one in told.values() if "myself" in one["flags"])
         if own["migrations"]:
             raise redis.ConnectionError(f"slots of the cluster are being moved (at {node.name})")
-        had += sum(int(some[-1]) - int(some[0]) + 1 for some in own["slots"])
+        found[own["node_id"]] = own["slots"]
+    had = sum(int(some[-1]) - int(some[0]) + 1 for own in found.values() for some in own)
     if had != sum(last - first + 1 for first, last in slots):
         raise redis.ConnectionError("slots of the cluster are being moved: its nodes do not agree yet whose they are")
+    return found
 
 
 def _run(client: Client, **there: Any) -> str:

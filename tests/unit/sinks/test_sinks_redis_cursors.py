@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,6 +195,15 @@ def test_a_cluster_of_which_slots_are_being_moved_is_not_gone_through() -> None:
     client.open = {1: "[2->-id2]", 2: "[2-<-id1]"}
     with pytest.raises(redis.ConnectionError, match="are being moved"):
         list(keys_below(client, (b"p:",)))
+
+
+def test_a_move_that_only_its_two_nodes_know_of_fails_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answers CLUSTER SLOTS hears of it by gossip, after it has ended; the sum of all slots is what it was."""
+    for through in (lambda it: keys_below(it, (b"p:",)), lambda it: Reads(it, cluster=True)._keys(b"p:v:")):
+        client = Spread(3, 5, 1)
+        monkeypatch.setattr(client, "cluster_slots", partial(dict, client.cluster_slots()))
+        with pytest.raises(redis.ConnectionError, match="slots were moved"):
+            list(through(client))
 
 
 def test_a_node_that_has_not_heard_of_a_move_names_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 _SAID: set[str] = set()
 
 
+class SlotsMoving(redis.ConnectionError):
+    """Slots of a cluster are being moved; or one was left open by a move that was cut, and stays so."""
+
+
 @contextmanager
 def one_run(client: Client) -> Iterator[list[Any]]:
     """Inside, something is gone through by a cursor, which is one server's own: each run hashes its keys anew.
@@ -45,7 +49,7 @@ def one_run(client: Client) -> Iterator[list[Any]]:
 
     Raises:
         redis.ConnectionError: it was not the same server all the time; or, of a cluster, not the same nodes, or slots
-            were moved from one to another.
+            were moved from one to another (``SlotsMoving``, where they still are).
     """
     nodes, before = _look(client)
     yield nodes
@@ -67,8 +71,9 @@ def _look_at_nodes(client: Client) -> tuple[list[Any], Any]:
     default, answer = client.get_default_node(), client.cluster_slots()
     owners = {slots: (at["primary"][0] or default.host, at["primary"][1]) for slots, at in answer.items()}
     nodes = [_node(client, *address) for address in sorted(set(owners.values()))]
-    _refuse_moving(client, nodes, owners)
-    return nodes, (owners, [_run(client, target_nodes=node) for node in nodes])
+    own = _own_slots(client, nodes, owners)
+    # Who answered CLUSTER SLOTS may hear of a move after it has ended; the two nodes know.
+    return nodes, (owners if own is None else own, [_run(client, target_nodes=node) for node in nodes])
 
 
 def _node(client: Client, host: str, port: int) -> Any:
@@ -80,24 +85,33 @@ def _node(client: Client, host: str, port: int) -> Any:
     return found
 
 
-def _refuse_moving(client: Client, nodes: Sequence[Any], slots: Iterable[tuple[int, int]]) -> None:
-    """Raise while slots are being moved: a slot's keys go one by one, and it is the former node's until all have gone.
+def _own_slots(client: Client, nodes: Sequence[Any], slots: Iterable[tuple[int, int]]) -> dict[str, Any] | None:
+    """Which slots each node says are its own, by the node's id; None where the user may not ask.
 
     Raises:
-        redis.ConnectionError: they are; or the nodes do not have all the slots that are said to be theirs, because a
-            move has just ended.
+        SlotsMoving: slots are being moved: a slot's keys go one by one, and it is the former node's until all have
+            gone. Or the nodes do not have all the slots that are said to be theirs, because a move has just ended.
     """
-    had = 0
+    found: dict[str, Any] = {}
     for node in nodes:
         told = _permitted(partial(client.execute_command, "CLUSTER NODES", target_nodes=node))
         if told is None:
-            return
+            return None
         own = next(one for one in told.values() if "myself" in one["flags"])
         if own["migrations"]:
-            raise redis.ConnectionError(f"slots of the cluster are being moved (at {node.name})")
-        had += sum(int(some[-1]) - int(some[0]) + 1 for some in own["slots"])
+            raise SlotsMoving(_moved(node, own["migrations"][0], told))
+        found[own["node_id"]] = own["slots"]
+    had = sum(int(some[-1]) - int(some[0]) + 1 for own in found.values() for some in own)
     if had != sum(last - first + 1 for first, last in slots):
-        raise redis.ConnectionError("slots of the cluster are being moved: its nodes do not agree yet whose they are")
+        raise SlotsMoving("slots of the cluster are being moved: its nodes do not agree yet whose they are")
+    return found
+
+
+def _moved(node: Any, move: Mapping[str, str], told: Mapping[str, Any]) -> str:
+    """What a node tells of a slot that it gives or takes; a node that has left the others' list is called by its id."""
+    other = next((at for at, one in told.items() if one["node_id"] == move["node_id"]), move["node_id"])
+    origin, to = (node.name, other) if move["state"] == "migrating" else (other, node.name)
+    return f"slot {move['slot']} of the cluster is being moved from {origin} to {to}"
 
 
 def _run(client: Client, **there: Any) -> str:

@@ -21,12 +21,17 @@ from sinks.redis.client import (
     lacks_rights,
     reason_of,
 )
-from sinks.redis.read import Moving
+from sinks.redis.read import Moving, SlotsMoving
 from sinks.redis.script import SOURCE
 from sinks.redis.settings import Settings
 from sinks.retry import Patience
 
 T = TypeVar("T")
+
+_SLOTS_FIX = (
+    "start it again when the move has ended; if none is under way, one was cut: "
+    "`redis-cli --cluster check <host>:<port>` names what it left open, `redis-cli --cluster fix <host>:<port>` ends it"
+)
 
 
 class Server:
@@ -82,7 +87,8 @@ class Server:
             # MOVED passes where a cluster is asked as one; who asks a single node of it is sent on for ever.
             if lacks_rights(error) or not is_passing(error) or self._is_clusters(error):
                 self.wait_or_raise(error, self.patience())
-            raise SinkUnavailable(f"{who}: {doing}: {reason_of(error)}", fix="start it again") from error
+            fix = _SLOTS_FIX if isinstance(error, SlotsMoving) else "start it again"
+            raise SinkUnavailable(f"{who}: {doing}: {reason_of(error)}", fix=fix) from error
 
     def patiently(self, verb: Callable[[Client], T], patience: Patience) -> T:
         """Run one verb, waiting for the server as long as it takes."""

@@ -15,6 +15,7 @@ from cdc.pipeline.models import Policy
 from cdc.resolve.names import near
 from cdc.types import lossy, unsupported
 from connectors.postgres import Connection, explained
+from connectors.preflight.gathered import WHOLE
 from connectors.preflight.model import Finding, Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.role import SERVICE_ROLES
@@ -240,8 +241,10 @@ def _unsupported_key(table: Table) -> LeftOut | None:
 
 
 def _left_out(name: str, finding: Finding) -> LeftOut:
-    """A finding that names its table need not name it again."""
-    return LeftOut(name, finding.message.removeprefix(f"{name} "), finding.fix)
+    """A finding that names its table need not name it again; in short, as it may have hundreds of partitions."""
+    # `check` has nothing of a table that the file leaves out.
+    fix = (finding.short_fix or finding.fix).replace(WHOLE, "")
+    return LeftOut(name, (finding.short or finding.message).removeprefix(f"{name} "), fix)
 
 
 def _some(tables: Collection[str], left_out: Sequence[LeftOut], patterns: Sequence[str]) -> None:

@@ -12,6 +12,8 @@ NAMED = 5
 # From so many on findings that differ only in the object are told as one.
 MANY = 4
 OTHERS = "; and so the others"
+# Where the rest of cut SQL is.
+WHOLE = " (`headwater check FILE --json` has all)"
 # SQL up to this length is told whole: it is there to be copied.
 SQL_LENGTH = 400
 
@@ -22,18 +24,9 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def statements(each: Sequence[str]) -> str:
-    """The first of many statements, one for each name; the others are like them."""
-    return "; ".join(each[:NAMED]) + (OTHERS if len(each) > NAMED else "")
-
-
 def offered(whole: str, first: str) -> str:
     """SQL for many names: all of it if that is short, else for the first of them, and where all is."""
-    return (
-        whole
-        if whole == first or len(whole) <= SQL_LENGTH
-        else f"{first}{OTHERS} (`headwater check FILE --json` has all)"
-    )
+    return whole if whole == first or len(whole) <= SQL_LENGTH else f"{first}{OTHERS}{WHOLE}"
 
 
 def gathered(findings: Iterable[Finding]) -> list[Finding]:

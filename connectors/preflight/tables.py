@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cdc.sql_names import sql_table
 from connectors.database.publication import GENERATED_SINCE
-from connectors.preflight.gathered import some, statements
+from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.catalogue import near_misses, schema_of
 from connectors.tables.facts import TableFacts
@@ -112,18 +112,19 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
 
 def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
     """The partitions of a table whose changes nobody would be told of."""
-    out = f"leave {fact.name} out"
+    what, out = f"changes in partitions of {fact.name} are not in the log: ", f"leave {fact.name} out"
     if fact.unlogged:
-        message = f"changes in partitions of {fact.name} are not in the log: {some(fact.unlogged)} (unlogged)"
-        logged = statements([f"ALTER TABLE {sql_table(name)} SET LOGGED" for name in fact.unlogged])
+        each = [f"ALTER TABLE {sql_table(name)} SET LOGGED" for name in fact.unlogged]
+        whole = "; ".join(each)
         again = "`headwater run` then takes up by itself a partition that came while it was at work; of others, "
         again += f"if {fact.name} is captured already, `headwater resnapshot FILE {fact.name}` reads the rows"
-        fix = f"{logged}: {again}; or {out}"
-        yield Finding(Level.ERROR, fact.name, message, fix)
+        fix, short_fix = (f"{sql}: {again}; or {out}" for sql in (whole, offered(whole, "; ".join(each[:NAMED]))))
+        message, short = (f"{what}{names} (unlogged)" for names in (", ".join(fact.unlogged), some(fact.unlogged)))
+        yield Finding(Level.ERROR, fact.name, message, fix, short=short, short_fix=short_fix)
     if fact.foreign:
-        message = f"changes in partitions of {fact.name} are not in the log: {some(fact.foreign)} (foreign tables)"
+        message, short = (f"{what}{names} (foreign tables)" for names in (", ".join(fact.foreign), some(fact.foreign)))
         fix = f"put their rows into tables of this database; or ALTER TABLE … DETACH PARTITION …; or {out}"
-        yield Finding(Level.ERROR, fact.name, message, fix)
+        yield Finding(Level.ERROR, fact.name, message, fix, short=short)
 
 
 def spellings(names: Iterable[str]) -> dict[str, list[str]]:

@@ -172,10 +172,21 @@
     place.replaceChildren(state);
   }
 
+  // One answer that comes late is no server that is gone: it is asked again at once, and is lost at the second.
+  let asked = 0;
+  let late = false;
+  document.addEventListener("htmx:beforeOnLoad", (event) => {
+    if (event.target.id === "live") late = false;
+  });
+
   for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
     document.addEventListener(name, (event) => {
       if (event.target.id === "found") missing(event.target, event.detail.xhr.status);
-      else lost();
+      else if (name === "htmx:timeout" && !late) {
+        late = true;
+        asked = 0;
+        htmx.trigger("#live", "sse:seen"); // it waits until this one is over, in place of what else waits
+      } else lost();
     });
   }
 
@@ -196,11 +207,22 @@
     }
   });
   // The title of a page that nobody looks at is read all the same, but a browser may wake its clocks once a minute only.
-  // A worker's goes on.
+  // A worker's goes on, beside the page's own: whichever is first asks, and the other one finds that it was just asked.
+  // It is there from the beginning, and rests meanwhile: a server that hangs would not give it when it is needed.
+  const AGAIN_MS = 4000; // with a beat a second: every 5 at most
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target.id !== "live") return;
+    if (document.hidden && asked && performance.now() - asked < AGAIN_MS) event.preventDefault();
+    else asked = performance.now();
+  });
   if (document.getElementById("live") && window.Worker) {
-    new Worker("/static/beat.js").addEventListener("message", () => {
+    const beat = new Worker("/static/beat.js");
+    beat.addEventListener("message", () => {
       if (document.hidden) htmx.trigger("#live", "sse:seen");
     });
+    const rests = () => beat.postMessage(document.hidden);
+    document.addEventListener("visibilitychange", rests);
+    rests();
   }
   document.addEventListener("htmx:afterRequest", (event) => {
     if (event.target.id === "found") event.target.setAttribute("aria-busy", "false");

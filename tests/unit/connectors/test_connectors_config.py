@@ -196,7 +196,7 @@ def test_partitions_that_are_not_in_the_log_are_refused_by_name() -> None:
     assert "`headwater resnapshot FILE s.t`" in fix and fix.endswith("; or leave s.t out")
     [(level, message, fix)] = said(foreign=tuple(f"s.t{number}" for number in range(1, 1009)))
     assert level is Level.ERROR and "DETACH PARTITION" in fix
-    assert message.endswith("not in the log: s.t1, s.t2, s.t3, s.t4, s.t5 and 1,003 more (foreign tables)")
+    assert message.endswith(", s.t1007, s.t1008 (foreign tables)")
 
 
 @pytest.mark.parametrize(

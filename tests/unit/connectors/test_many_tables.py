@@ -19,6 +19,7 @@ from connectors.preflight import CHECKS, Answer, Finding, Level, brokers, public
 from connectors.preflight.gathered import gathered, some, tally
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
+from connectors.survey import _left_out
 from console.cli.check import command, show, to_dict
 from tests.support.connector_cases import catalogue, fact, pipeline
 
@@ -88,6 +89,21 @@ def test_tables_of_a_kind_are_one_finding(about: dict[str, object], said: str) -
     assert len(found) == 41
     [told] = gathered(found)
     assert told.message.startswith(said) and " and 36 more)" in told.message
+
+
+@pytest.mark.parametrize(("kind", "words"), [("unlogged", "unlogged"), ("foreign", "foreign tables")])
+def test_partitions_that_are_not_in_the_log_are_named_in_part_and_json_has_all(kind: str, words: str) -> None:
+    [found] = kind_findings(fact(kind="p", **{kind: tuple(names(300))}), 180000)
+    assert found.message.endswith(f"not in the log: {', '.join(names(300))} ({words})")
+    assert kind == "foreign" or all(f"ALTER TABLE {name} SET LOGGED" in found.fix for name in names(300))
+    [told] = gathered([found])
+    assert told.message.endswith(f"not in the log: {FIRST} and 295 more ({words})")
+    assert "public.t005" not in told.fix and told.fix.endswith("; or leave s.t out")
+    assert kind == "foreign" or "FILE --json` has all): `headwater run` then" in told.fix
+    # What `init` says: its file does not name the table, so `check` has no more of it.
+    left_out = _left_out("s.t", found)
+    assert left_out.why == told.message
+    assert left_out.fix == told.fix.replace(" (`headwater check FILE --json` has all)", "")
 
 
 def site(**more: Any) -> Any:

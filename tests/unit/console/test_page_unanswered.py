@@ -98,6 +98,56 @@ def test_a_page_that_nobody_looks_at_asks_though_its_clocks_are_slowed(answered:
     expect(page).to_have_title("No answer · flights: bad · Headwater", timeout=10_000)
 
 
+def test_a_page_that_nobody_looks_at_asks_by_one_clock_of_two(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    page.add_init_script(
+        "window.told = []; window.Worker = class { addEventListener(_, heard) { window.beat = heard; }"
+        " postMessage(what) { told.push(what); } };"
+        "const real = setInterval; window.setInterval = (what, ms) => ms === 5000 ? 0 : real(what, ms);"
+        "const now = performance.now.bind(performance); window.later = 0; performance.now = () => now() + later;"
+        "const wait = setTimeout; window.setTimeout = (what, ms, ...more) => ms === 5000 ? 0 : wait(what, ms, ...more);"
+    )
+    page.goto(ORIGIN)
+    expect(page.locator(".state.good")).to_be_visible()
+    before = answers.count("/")
+
+    def asks(script: str) -> int:
+        """How often it has asked for its part since, when something has been done."""
+        page.evaluate(script)
+        page.wait_for_timeout(300)
+        return answers.count("/") - before
+
+    own = "htmx.trigger('#live', 'sse:seen')"
+    assert [asks("beat()"), asks(own), asks(own)] == [0, 1, 2]  # who looks at it sees each look of the server
+    hide(page, True)
+    assert [asks("beat()"), asks(own)] == [2, 2]
+    assert [asks("later += 4100; beat()"), asks(own), asks("beat()")] == [3, 3, 3]
+    assert [asks(f"later += 4100; {own}"), asks("beat()")] == [4, 4]
+    hide(page, False)
+    assert page.evaluate("told") == [False, True, False]
+
+
+def test_an_answer_that_comes_late_once_is_no_alarm(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    page.add_init_script("addEventListener('DOMContentLoaded', () => { htmx.config.timeout = 1500; })")
+    page.goto(ORIGIN)
+    expect(page.locator(".state.good")).to_be_visible()
+    page.evaluate(
+        "window.reds = 0; new MutationObserver(() => { reds += document.querySelectorAll('.lost').length; })"
+        ".observe(document.body, { subtree: true, childList: true, attributes: true })"
+    )
+    for _ in range(2):  # an answer between them: the second is a first again
+        before = answers.count("/")
+        page.evaluate("document.querySelector('#live .state').id = 'before'")
+        answers.hangs = True
+        ask(page)
+        page.wait_for_timeout(200)
+        assert answers.count("/") == before + 1
+        answers.hangs = False
+        expect(page.locator("#before")).to_have_count(0, timeout=2_500)
+        assert answers.count("/") == before + 2 and page.evaluate("reds") == 0
+
+
 def test_who_reads_a_page_keeps_his_place(answered: tuple[Page, Answers]) -> None:
     page, _ = answered
     page.goto(ORIGIN)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from connectors.actions import MANY
 from connectors.preflight.model import Finding, Level
 
 # Names in a line: there may be hundreds.
 NAMED = 5
-# From so many on findings that differ only in the object are told as one.
-MANY = 4
 OTHERS = "; and so the others"
 # Where the rest of cut SQL is.
 WHOLE = " (`headwater check FILE --json` has all)"

@@ -147,12 +147,22 @@ def keys_below(client: Any, prefixes: tuple[bytes, ...], count: int = PASS_COUNT
     Raises:
         redis.RedisError: the server went away, or was restarted meanwhile.
     """
+    found = _pages(client, names.pattern(names.common(prefixes)), count)
+    return (key for page in found for key in page if key.startswith(prefixes))
+
+
+def _pages(client: Any, pattern: bytes, count: int, first: int = 0) -> Iterator[list[bytes]]:
+    """Keys of a pattern, page by page; ``first`` is the cursor to begin with. Raises as ``one_run``."""
     with one_run(client) as nodes:
         for node in nodes:
             there = {"target_nodes": node} if node else {}
-            for key in client.scan_iter(match=names.pattern(names.common(prefixes)), count=count, **there):
-                if key.startswith(prefixes):
-                    yield key
+            cursor = first
+            while True:
+                answer = client.scan(cursor, match=pattern, count=count, **there)
+                cursor = next(iter(answer[0].values())) if node else answer[0]
+                yield answer[1]
+                if cursor == 0:
+                    break
 
 
 class NoChanges(Exception):
@@ -288,17 +298,9 @@ class Reads:
 
     def _keys(self, prefix: bytes, first: int = 0, count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
         """Encoded ids below a prefix, page by page; ``first`` is the cursor to begin with. Raises as ``one_run``."""
-        pattern, skip = names.pattern(prefix), len(prefix)
-        with one_run(self._client) as nodes:
-            for node in nodes:
-                there = {"target_nodes": node} if node else {}
-                cursor = first
-                while True:
-                    answer = self._client.scan(cursor, match=pattern, count=count, **there)
-                    cursor = next(iter(answer[0].values())) if node else answer[0]
-                    yield [key[skip:] for key in answer[1]]
-                    if cursor == 0:
-                        break
+        skip = len(prefix)
+        for page in _pages(self._client, names.pattern(prefix), count, first):
+            yield [key[skip:] for key in page]
 
     def _page(
         self, where: Names, prefix: bytes, suffixes: Sequence[bytes], newest: list[Any] | None = None

@@ -7,6 +7,7 @@ a job of its own in each batch of each table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -28,6 +29,19 @@ def loaded(spark: SparkSession, table: str) -> Any:
     """
     jvm: Any = spark._jvm
     return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A batch that was committed.
+
+    Attributes:
+        whole: no record of it can be left: its newest commit says so, or a later batch has followed.
+        reader: whose first pass that commit is; None if it does not say so.
+    """
+
+    whole: bool
+    reader: str | None
 
 
 class History:
@@ -59,42 +73,27 @@ class History:
         Args:
             marks: ``QUERY``, ``BATCH`` and ``OFFSETS``.
         """
-        return self._looked(marks)[0] is not None
+        return self.applied(marks) is not None
 
-    def holds_whole(self, marks: Mapping[str, str]) -> bool:
-        """Whether no record of that batch can be left: its newest commit says so, or a later batch has followed.
-
-        Args:
-            marks: as ``holds``.
-        """
-        said, followed = self._looked(marks)
-        return said is not None and (followed or said.get(WHOLE) is not None)
-
-    def reader(self, marks: Mapping[str, str]) -> str | None:
-        """Whose first pass that batch's newest commit is; None if it does not say so.
-
-        Args:
-            marks: as ``holds``.
-        """
-        said, _ = self._looked(marks)
-        return None if said is None else said.get(READER)
-
-    def _looked(self, marks: Mapping[str, str]) -> tuple[Any, bool]:
-        """(the summary of its newest commit, None if there is none; whether a later batch has followed).
+    def applied(self, marks: Mapping[str, str]) -> Applied | None:
+        """What the newest commit of that batch says of it; None if there is none.
 
         A query counts its batches on, so the newest of its own commits decides, but for one thing: a checkpoint that
         was put back counts the same numbers again. Then all commits that are remembered are looked through.
+
+        Args:
+            marks: as ``holds``.
         """
         followed, batch = False, int(marks[BATCH])
         for summary in self._back():
             if summary.get(QUERY) == marks[QUERY]:
                 number = int(summary.get(BATCH) or 0)
                 if summary.get(BATCH) == marks[BATCH] and same_offsets(summary.get(OFFSETS), marks[OFFSETS]):
-                    return summary, followed
+                    return Applied(followed or summary.get(WHOLE) is not None, summary.get(READER))
                 if number < batch:
                     break
                 followed = followed or number > batch
-        return None, False
+        return None
 
     def _back(self) -> Iterator[Any]:
         """Summaries of the commits that readers were led to, the newest first.

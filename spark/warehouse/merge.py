@@ -205,13 +205,13 @@ class Merger:
         The flow may end before the odd ones have followed, and go on by another table: what was odd then may be plain
         now. So what is there by another reader goes to the codec as a whole: versions make a repeat harmless.
         """
-        if history.holds_whole(marks):
+        begun, reader = history.applied(marks), self._reader
+        if begun is not None and begun.whole:
             return None
-        begun, reader = history.holds(marks), self._reader
         mine = None if reader is None else reader.fingerprint(batch)
-        if reader is None or (begun and (mine is None or mine != history.reader(marks))):
+        if reader is None or (begun is not None and (mine is None or mine != begun.reader)):
             return self._by_codec(batch, empty=history.is_empty)
-        if begun:  # what was counted then, the process may have ended before it was told
+        if begun is not None:  # what was counted then, the process may have ended before it was told
             found = reader.read(batch).agg(*_counted()).collect()[0].asDict()
         else:
             found = self._natively(batch, reader, mine, empty=history.is_empty)

@@ -17,7 +17,7 @@ from spark.reading import native, native_rows
 from spark.reading.native import NativeReader
 from spark.reading.spec import FlowSpec
 from spark.warehouse import commits, merge
-from spark.warehouse.commits import History
+from spark.warehouse.commits import Applied, History
 from spark.warehouse.counted import Counts
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, offsets_text, same_offsets
 from spark.warehouse.merge import Merger
@@ -58,6 +58,12 @@ def history(monkeypatch: pytest.MonkeyPatch, *summaries: dict[str, str]) -> Hist
     return History(None, "t")  # type: ignore[arg-type]  # nothing is asked of Spark
 
 
+def whole_in(found: History, asked: dict[str, str]) -> bool:
+    """Whether the batch is there as a whole."""
+    applied = found.applied(asked)
+    return applied is not None and applied.whole
+
+
 def test_the_same_offsets_are_one_text_however_they_come() -> None:
     assert SORTED == offsets_text({"a": {0: 1}, "t": {2: 7, 10: 4}}) == '{"a":{"0":1},"t":{"2":7,"10":4}}'
 
@@ -94,20 +100,20 @@ def test_a_batch_is_whole_if_its_newest_commit_says_so_or_a_later_batch_has_foll
         (False, False): [marks(2, SORTED) | {WHOLE: "true"}],
     }.items():
         found = history(monkeypatch, *summaries)
-        assert (found.holds(asked), found.holds_whole(asked)) == said
+        assert (found.holds(asked), whole_in(found, asked)) == said
     followed = history(monkeypatch, asked, marks(4, SORTED))
-    assert followed.holds_whole(asked) and not followed.holds_whole(marks(4, SORTED))
+    assert whole_in(followed, asked) and not whole_in(followed, marks(4, SORTED))
     # A checkpoint that was put back counts the number again, of other records: that one's word is not this one's.
     again = marks(3, offsets_text({"t": {0: 5}})) | {WHOLE: "true"}
-    assert not history(monkeypatch, asked, again).holds_whole(asked)
+    assert not whole_in(history(monkeypatch, asked, again), asked)
 
 
 def test_a_first_pass_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = marks(3, SORTED)
     mine = asked | {READER: "mine"}
-    assert history(monkeypatch, marks(2, SORTED), mine).reader(asked) == "mine"
-    assert history(monkeypatch, mine, asked | {WHOLE: "true"}).reader(asked) is None
-    assert history(monkeypatch, mine).reader(marks(4, SORTED)) is None
+    assert history(monkeypatch, marks(2, SORTED), mine).applied(asked) == Applied(False, "mine")
+    assert history(monkeypatch, mine, asked | {WHOLE: "true"}).applied(asked) == Applied(True, None)
+    assert history(monkeypatch, mine).applied(marks(4, SORTED)) is None
 
 
 def spec_of(view: View, registry: dict[str, str] | None = None) -> FlowSpec:

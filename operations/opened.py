@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue
+from cdc.errors import SourceChanged, TopicRecreated
 from cdc.log.topics import topic_ids
 from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
@@ -137,7 +138,6 @@ def open_generation(
     try:
         # Only now: who pauses writes that down first, and then waits for the lease.
         refuse_paused(pipeline, [sink], "nothing is written to it")
-        frozen = read_frozen(generation)
         catalogue = known_to(pipeline, generation, catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started
@@ -151,11 +151,7 @@ def open_generation(
         defined = going_on(pipeline, generation, catalogue) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
-        # A topic of which it takes nothing any more may be made anew.
-        gone = set(topics_of_tables(pipeline, frozen.refused)) if known else set[str]()
-        ids = topic_ids(pipeline, build.topics - gone)
-        if known is not None:
-            ids |= {topic: one for topic, one in known.topic_ids.items() if topic in gone}
+        ids = _ids_now(pipeline, build, known)
         bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
         if known is not None:
             generation.bind(bound, followed_timelines(pipeline))
@@ -163,6 +159,39 @@ def open_generation(
         generation.unlock()
         raise
     return replace(build, identity=bound)
+
+
+def _ids_now(pipeline: Pipeline, build: Opened, known: Identity | None) -> dict[str, str]:
+    """Kafka's ids of what a generation reads; a topic of which it takes nothing any more may be made anew."""
+    if known is None:
+        return topic_ids(pipeline, build.topics)
+    gone = set(topics_of_tables(pipeline, read_frozen(build.generation).refused))
+    kept = {topic: one for topic, one in known.topic_ids.items() if topic in gone}
+    return topic_ids(pipeline, build.topics - gone) | kept
+
+
+def same_log(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> bool:
+    """Whether database and topics are those that a generation was filled from: in others it has no place to go on from.
+    One that was bound to none is of none.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        generation: one that has written; it is not taken.
+
+    Raises:
+        KafkaError: the brokers do not answer (transient), or a topic is not there.
+        ConfigError: its views do not fit the source's tables (terminal).
+    """
+    known = generation.known()
+    if known is None:
+        return False
+    ids = _ids_now(pipeline, peek(pipeline, catalogue, generation), known)
+    try:
+        generation.held_against(identity(pipeline, catalogue, ids, known.spec_hash), followed_timelines(pipeline))
+    except (SourceChanged, TopicRecreated):
+        return False
+    return True
 
 
 def named_tables(part: Sink) -> list[str]:

@@ -17,22 +17,23 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import ConnectError, StateError
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
 from connectors.apply import apply
-from connectors.database.history import read_moment
+from connectors.database.history import Moment, read_moment
 from connectors.drop import drop
 from connectors.postgres import connect
 from connectors.snapshot import wait_snapshot
+from connectors.source_gaps import check_source
 from operations.child_process import Apart
 from operations.edits.build import build
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost
 from operations.generations.retire import retire
-from operations.run.source_watch import forget, memory
+from operations.run.source_watch import forget, memory, remembered
 from operations.state.accepted import Text, hand_over, text_of
-from operations.state.folder import numbered_state_dir, register_of, registers_of, state_dir
+from operations.state.folder import followed_timelines, numbered_state_dir, register_of, registers_of, state_dir
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 
@@ -49,30 +50,59 @@ class Recapture:
 
     Attributes:
         since: when it was begun (epoch seconds).
+        system_identifier, timeline: of the database that it captures: of another one nothing is done yet.
         dropped: the old capture is removed.
         captured: every row is in the new topics.
         sinks: name -> whether its new generation equals Postgres, of those that were built.
     """
 
     since: float
+    system_identifier: str = ""
+    timeline: int = 0
     dropped: bool = False
     captured: bool = False
     sinks: dict[str, bool] = field(default_factory=dict)
 
 
 def begun(pipeline: Pipeline) -> Recapture | None:
-    """One that has not come to its end; None if there is none.
+    """One of the database that is there now, and that has not come to its end; None if there is none.
+
+    One that was ended by hand leaves its note, too: gone on with after the next upgrade, it would remove, capture and
+    build nothing.
 
     Raises:
         StateError: its note can't be read (terminal).
+        SourceError: Postgres does not answer (transient), or refuses.
     """
     path = _path(pipeline)
     try:
-        return Recapture(**json.loads(path.read_text()))
+        at = Recapture(**json.loads(path.read_text()))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
         raise StateError(f"{path} can't be read: {error}", fix="remove it, then run the same command again") from error
+    return at if _goes_on(pipeline, at) else None
+
+
+def _goes_on(pipeline: Pipeline, at: Recapture) -> bool:
+    """Whether the database is the one that was begun with, and what was captured of it can be continued."""
+    now = _moment(pipeline)
+    followed = {at.timeline, now.timeline} <= followed_timelines(pipeline)
+    if now.system_identifier != at.system_identifier or not (now.timeline == at.timeline or followed):
+        return False
+    seen = remembered(pipeline)
+    if not at.captured or seen is None:
+        return True
+    try:
+        check_source(pipeline, seen)  # `run` has been here since; an older copy has the same identifier
+    except (SourceChanged, SlotLost, LogGap):
+        return False
+    return True
+
+
+def _moment(pipeline: Pipeline) -> Moment:
+    with connect(pipeline.source) as connection:
+        return read_moment(connection)
 
 
 def costs(pipeline: Pipeline) -> list[str]:
@@ -91,8 +121,7 @@ def costs(pipeline: Pipeline) -> list[str]:
 
 
 def _history(pipeline: Pipeline) -> str:
-    with connect(pipeline.source) as connection:
-        now = read_moment(connection)
+    now = _moment(pipeline)
     where = f"{pipeline.source.host}:{pipeline.source.port}"
     try:
         known = json.loads(memory(pipeline).read_text())["system_identifier"]
@@ -112,7 +141,8 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         say: told what happens, a line each.
 
     Returns:
-        the shape of ``--json``: ``equal`` is whether every new generation equals Postgres, and readers see it.
+        the shape of ``--json``: ``equal`` is whether every new generation equals Postgres, and readers see it;
+        ``differs`` the generation that was built and does not.
 
     Raises:
         StateError: a sink is paused, or a process runs one (terminal; nothing was changed).
@@ -120,7 +150,7 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     """
     refuse_paused(pipeline, list(pipeline.sinks), "nothing was changed")
     _refuse_running(pipeline)
-    at = begun(pipeline) or Recapture(time.time())
+    at = begun(pipeline) or _from_the_beginning(pipeline)
     numbered_state_dir(pipeline)
     _note(pipeline, at)
     if not at.dropped:
@@ -139,14 +169,23 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
             at = _note(
                 pipeline, replace(at, sinks={**at.sinks, sink: _build(pipeline, text_of(file, data), sink, say)})
             )
-    equal = all(at.sinks.values())
+    sinks = [_told(pipeline, sink, good) for sink, good in at.sinks.items() if sink in pipeline.sinks]
+    equal = all(one["equal"] for one in sinks)
     if equal:
         _path(pipeline).unlink(missing_ok=True)
-    sinks = [
-        {"sink": sink, "generation": register_of(pipeline, sink).living(), "equal": good}
-        for sink, good in at.sinks.items()
-    ]
     return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": round(time.time() - at.since, 1)}
+
+
+def _from_the_beginning(pipeline: Pipeline) -> Recapture:
+    now = _moment(pipeline)
+    return Recapture(time.time(), now.system_identifier, now.timeline)
+
+
+def _told(pipeline: Pipeline, sink: str, equal: bool) -> dict[str, Any]:
+    register = register_of(pipeline, sink)
+    ready = None if equal else register.newest("ready")
+    differs = None if ready is None else ready.number
+    return {"sink": sink, "generation": register.living(), "equal": equal, "differs": differs}
 
 
 def _refuse_running(pipeline: Pipeline) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,10 +27,11 @@ def command(file: Path, yes: bool, as_json: bool) -> None:
 
     For a database in another history: another system identifier (pg_upgrade, a blue/green switch), an older copy, a
     timeline that can't be followed. `run` must not be alive. Readers keep what they have until each sink's new
-    generation was compared with Postgres; the one that it replaces is removed then. Killed, the same command goes on.
+    generation was compared with Postgres; the one that it replaces is removed then. Killed, the same command goes on,
+    unless the database is another one again: then it begins anew.
 
-    Exit code 0: every sink equals Postgres, start `headwater run`; 2: one differs, and its readers still see what they
-    saw; 1: error.
+    Exit code 0: every sink equals Postgres, start `headwater run`; 2: one differs, its readers still see what they saw,
+    and the commands that mend it are told; 1: error.
     """
     from cdc.pipeline import load
     from operations.recapture import begun, costs, recapture
@@ -48,8 +50,21 @@ def command(file: Path, yes: bool, as_json: bool) -> None:
         print_json(report)
     else:
         for sink in report["sinks"]:
-            good = "equals Postgres" if sink["equal"] else "differs from Postgres: run the same command again"
+            good = "equals Postgres" if sink["equal"] else f"differs from Postgres: {_way_out(file, sink)}"
             click.echo(f"sink {sink['sink']}: readers see generation {sink['generation']}; what was built {good}")
         if report["equal"]:
             click.echo(f"captured anew in {report['seconds']:.0f} s: `headwater run {file}` goes on")
     sys.exit(0 if report["equal"] else 2)
+
+
+def _way_out(file: Path, sink: dict[str, Any]) -> str:
+    """What shows a generation that differs: compared again it would differ again, unless it was only late."""
+    if sink["differs"] is None:
+        return "run the same command again"
+    number = sink["differs"]
+    of = f"--sink {sink['sink']} --generation {number}"
+    return (
+        f"`headwater run {file}` keeps generation {number} up to date; then `headwater letters {file} list {of}`"
+        f" or `headwater verify {file} {of} --repair`, and `headwater promote {file} {sink['sink']}`;"
+        " if it was only late, the same command compares it again"
+    )

@@ -82,7 +82,7 @@ class FileWatch:
         self.refused: dict[str, Any] | None = None
         if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
             self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
-        self._seen = stamp(accepted_path(self.engine.pipeline))
+        self._seen = None if self._applied_since() else stamp(accepted_path(self.engine.pipeline))
         with suppress(OSError):  # a full disk: what runs needs no note
             self._note()
 
@@ -98,6 +98,14 @@ class FileWatch:
         return said
 
     # -- another file -------------------------------------------------------------------------------------------------
+
+    def _applied_since(self) -> bool:
+        """Whether a file was applied after this process had read its own: servers and Spark were waited for."""
+        try:
+            found = read_accepted(self.engine.pipeline)
+        except HeadwaterError:
+            return True  # the first look says so
+        return found is not None and found.at > self.taken.at
 
     def _look(self) -> list[str]:
         found: Text | None = None

@@ -9,6 +9,8 @@ from cdc.errors import KafkaError, SinkUnavailable, StateError
 from cdc.log.ends import LogEnds, removed
 from cdc.pipeline import Pipeline
 from operations.generations.retire import retire
+from operations.opened import same_log
+from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from operations.state.pausing import Say
 from sinks.configure import plain_config
@@ -18,6 +20,8 @@ from spark.disk.made_of import as_defined, outdated
 from spark.disk.process import host_name
 from spark.disk.register import Register, Registered
 from spark.flow import flow_of, has_set_up
+
+OTHER_LOG = "the database or a topic that it was filled from was made anew"
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,18 @@ class Chosen:
         return register_of(self.pipeline, self.sink)
 
     def filled(self) -> Registered | None:
-        """One that is filled of what the file says now, and that no reader sees, if its target is there."""
+        """One that is filled of what the file says now, and that no reader sees, if target and log are there."""
         ready = self._unless_lost(self.registry.newest("ready"))
         if ready is None or outdated(self.pipeline, self.registry.generation(ready.number)):
             return None
-        return ready
+        return None if self.of_other_log(ready.number) else ready
+
+    def of_other_log(self, number: int) -> bool:
+        """Whether a generation has read from a database or a topic that is gone: nobody can go on with it."""
+        generation = self.registry.generation(number)
+        if not generation.started or generation.known() is None:
+            return False  # it is bound to what is there when it begins
+        return not same_log(self.pipeline, source_catalogue(self.pipeline), generation)
 
     def to_fill(self) -> Registered:
         """One whose rebuild was cut, if it was made of what the file says now and the log has what it would read next;
@@ -78,6 +89,8 @@ class Chosen:
         if differs:
             return f"generation {begun.number} was begun from another file ({', '.join(differs[:3])})"
         self._refuse_filled_twice(begun.number)
+        if self.of_other_log(begun.number):
+            return f"generation {begun.number} can't be gone on with: {OTHER_LOG}"
         if self._cut_off(begun.number):
             return f"generation {begun.number} can't be gone on with: the log has lost what it had not read"
         return None
@@ -116,6 +129,12 @@ class Chosen:
         """One that is ready is a person's to show or to remove; of another file, it is not what this rebuild is for."""
         retire = f"`headwater retire {self.file} {self.sink} --generation {ready.number}`"
         differs = outdated(self.pipeline, self.registry.generation(ready.number))
+        if not differs and self.of_other_log(ready.number):
+            return StateError(
+                f"sink {self.sink}: generation {ready.number} is ready, and can't be gone on with: {OTHER_LOG}",
+                means="somebody has built it, so it is not removed by itself; promoted, it would never change again",
+                fix=f"{retire}; then another one is built",
+            )
         if not differs:
             return StateError(
                 f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",

@@ -10,8 +10,11 @@ from pathlib import Path
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.generations.retire import retire
+from operations.opened import same_log
+from operations.rebuild.chosen import OTHER_LOG, Chosen
 from operations.rebuild.rebuild import Rebuild
 from operations.run.flow_lines import lines
+from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import read_frozen
 from operations.state.pausing import Say
@@ -46,17 +49,17 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
         if begun is not None and read_frozen(register.generation(begun.number)).tables:
             say(f"generation {begun.number} is of tables as they were: it is given up")
             retire(pipeline, sink, begun.number, say)
+    rebuild = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True)
     ready = register.newest("ready")
-    if ready is not None and ready.own and (differs := outdated(pipeline, register.generation(ready.number))):
-        # Of the file of before: compared with Postgres by this one's words it would never be equal, and never go.
-        say(f"generation {ready.number} was built from another file ({', '.join(differs[:3])}): it is given up")
+    if ready is not None and ready.own and (unfit := _unfit(rebuild.chosen, ready.number)):
+        say(f"generation {ready.number} {unfit}: it is given up")
         retire(pipeline, sink, ready.number, say)
         ready = None
     if _is_built(pipeline, sink):
         say(f"generation {register.living()}, which readers see, is what is wanted")
         _let_go_of_older(pipeline, sink, say)
         return True
-    report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True).run(auto=True)
+    report = rebuild.run(auto=True)
     if report["equal"]:
         _let_go_of_older(pipeline, sink, say)
     elif again and ready is not None and ready.own and report["generation"] == ready.number and not report["late"]:
@@ -64,15 +67,25 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
     return bool(report["equal"])
 
 
+def _unfit(chosen: Chosen, ready: int) -> str | None:
+    """Why one that is filled is not what is wanted: it would never be equal, and never go; None if it is."""
+    if differs := outdated(chosen.pipeline, chosen.registry.generation(ready)):
+        return f"was built from another file ({', '.join(differs[:3])})"
+    return f"can't be gone on with: {OTHER_LOG}" if chosen.of_other_log(ready) else None
+
+
 def _is_built(pipeline: Pipeline, sink: str) -> bool:
-    """Whether readers see what the file says, of the tables as they are: a builder that was cut after it had promoted,
-    or another one, has done it."""
+    """Whether readers see what the file says, of the tables as they are and of this log: a builder that was cut after
+    it had promoted, or another one, has done it."""
     register = register_of(pipeline, sink)
     if register.newest("ready", "filling") is not None:
         return False
     living = register.generation(register.living())
     kept = read_frozen(living)
-    return living.started and not kept.tables and not kept.refused and not outdated(pipeline, living)
+    if not living.started or kept.tables or kept.refused or outdated(pipeline, living):
+        return False
+    # Of a database or a topic that is gone it stands still for good, and somebody has sent for another one for that.
+    return same_log(pipeline, source_catalogue(pipeline), living)
 
 
 def _let_go_of_older(pipeline: Pipeline, sink: str, say: Say) -> None:

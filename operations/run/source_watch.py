@@ -45,6 +45,19 @@ def memory(pipeline: Pipeline) -> Path:
     return state_dir(pipeline) / pipeline.name / "source.json"
 
 
+def remembered(pipeline: Pipeline) -> Remembered | None:
+    """What was seen of the source last; None if nothing was.
+
+    Raises:
+        StateError: it can't be read (terminal).
+    """
+    path = memory(pipeline)
+    try:
+        return Remembered(**json.loads(path.read_text())) if path.exists() else None
+    except (ValueError, TypeError) as error:
+        raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
+
+
 def forget(pipeline: Pipeline) -> None:
     """Forget what was seen of a source that is left: it would be held against the next one."""
     memory(pipeline).unlink(missing_ok=True)
@@ -109,17 +122,13 @@ class SourceWatch:
         Raises:
             SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
         """
-        path = memory(self.pipeline)
-        try:
-            known = Remembered(**json.loads(path.read_text())) if path.exists() else None
-        except (ValueError, TypeError) as error:
-            raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
+        known = remembered(self.pipeline)
         try:
             seen = check_source(self.pipeline, known, follow, self._told)
         except SlotLost as error:
             raise with_reason(self.pipeline, error) from error
         if seen is not None and seen != known:
-            write_atomic(path, json.dumps(seen.to_dict()))
+            write_atomic(memory(self.pipeline), json.dumps(seen.to_dict()))
             if known is not None and seen.timeline != known.timeline:
                 self.news.append(f"the database has failed over to timeline {seen.timeline}, and is followed")
 

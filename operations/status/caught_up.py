@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from cdc.errors import KafkaError
@@ -13,7 +14,8 @@ from spark.running import Running
 
 
 class Goal:
-    """The log's end at the start, and each flow's way there.
+    """The log's end at the start, and each flow's way there; of topics that only a flow reads that was taken up later,
+    their end when it is first looked at.
 
     Args:
         pipeline: for Kafka's address.
@@ -23,7 +25,8 @@ class Goal:
     def __init__(self, pipeline: Pipeline, running: Sequence[Running]) -> None:
         self.running = running
         self._log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
-        self._ends = self._read()
+        self._ends: dict[str, dict[int, int]] = {}
+        self._ask(topic for run in running for topic in run.flow.spec.topics)
 
     def __enter__(self) -> Goal:
         return self
@@ -33,18 +36,17 @@ class Goal:
     ) -> None:
         self._log.close()
 
-    def _read(self) -> dict[str, dict[int, int]]:
-        topics = {topic for run in self.running for topic in run.flow.spec.topics}
-        try:
-            return self._log.ends(sorted(topics))
-        except KafkaError:
-            return {}  # Kafka is away: the flows say so themselves
+    def _ask(self, topics: Iterable[str]) -> None:
+        """Ask for the ends of these topics that are not known yet; the others stay as they were at the start."""
+        unknown = {topic for topic in topics if topic not in self._ends}
+        if unknown:
+            with suppress(KafkaError):  # Kafka is away: the flows say so themselves
+                self._ends |= self._log.ends(sorted(unknown))
 
     def _of(self, run: Running) -> dict[str, dict[int, int]]:
-        """The log's ends of a flow's topics; asked for again while they are not known."""
-        if not self._ends:
-            self._ends = self._read()
-        return {topic: self._ends.get(topic, {}) for topic in run.flow.spec.topics}
+        """The log's ends of a flow's topics, as far as they are known; asked for again while they are not."""
+        self._ask(run.flow.spec.topics)
+        return {topic: self._ends[topic] for topic in run.flow.spec.topics if topic in self._ends}
 
     def way(self, run: Running) -> tuple[int, int]:
         """Offsets done and to do for a flow; of a joined view that is being filled, records of both its passes."""
@@ -59,9 +61,12 @@ class Goal:
 
     def caught_up(self) -> bool:
         """Whether every flow that is not failed has committed what the log held at the start."""
-        for run in self.running:
-            goal = self._of(run)
-            there = not run.filling and run.deferred == 0 and reached(committed_offsets(run.flow.checkpoint)[1], goal)
-            if not self._ends or (not run.failed and not there):
-                return False
-        return True
+        return all(run.failed or self._there(run) for run in self.running)
+
+    def _there(self, run: Running) -> bool:
+        if run.filling or run.deferred != 0:
+            return False
+        goal = self._of(run)
+        # Of a topic whose end nobody knows there would be nothing to reach.
+        known = goal.keys() == set(run.flow.spec.topics)
+        return known and reached(committed_offsets(run.flow.checkpoint)[1], goal)

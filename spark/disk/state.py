@@ -176,10 +176,22 @@ class Generation:
             SourceChanged, TopicRecreated: what the generation was filled from is not there any more (terminal).
             StateError: something else that it is bound to has changed; nothing was written.
         """
-        known = self.known()
+        known = self.held_against(identity, followed)
         if known is None:
             write_atomic(self.folder / "identity.json", json.dumps(asdict(identity), indent=1, sort_keys=True))
-            return
+        elif identity.topic_ids.keys() - known.topic_ids.keys():  # a table was added to it
+            ids = {**identity.topic_ids, **known.topic_ids}
+            write_atomic(
+                self.folder / "identity.json",
+                json.dumps(asdict(replace(known, topic_ids=ids)), indent=1, sort_keys=True),
+            )
+
+    def held_against(self, identity: Identity, followed: Collection[int] = ()) -> Identity | None:
+        """The identity that it was bound to, if what is there now is that; None before its first start. Arguments and
+        errors as ``bind``; nothing is written."""
+        known = self.known()
+        if known is None:
+            return None
         if known.timeline != identity.timeline and {known.timeline, identity.timeline} <= set(followed):
             known = replace(known, timeline=identity.timeline)
         for name, why in _CHANGED.items():
@@ -198,12 +210,7 @@ class Generation:
                     means="the offsets this sink has read through belong to the old topic; nothing was written",
                     fix=f"`headwater apply FILE --wait` (its rows are read again), then {rebuild_command(self.sink)}",
                 )
-        if identity.topic_ids.keys() - known.topic_ids.keys():  # a table was added to it
-            ids = {**identity.topic_ids, **known.topic_ids}
-            write_atomic(
-                self.folder / "identity.json",
-                json.dumps(asdict(replace(known, topic_ids=ids)), indent=1, sort_keys=True),
-            )
+        return known
 
     def _afresh(self) -> str:
         return "if that is meant: `headwater recapture FILE`, which tells first what it costs"

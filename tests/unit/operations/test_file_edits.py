@@ -189,7 +189,8 @@ class Child:
 class Run:
     """A process of `run` without Spark."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, meanwhile: str | None = None) -> None:
+        """Begin it; ``meanwhile``: a file that is applied between its reading of its own and the watch's beginning."""
         self.files, self.adopted, self.children = files, list[Any](), list[Child]()
         self.conf: dict[str, str] = {}
         conf = SimpleNamespace(set=self.conf.__setitem__)
@@ -198,6 +199,8 @@ class Run:
             SimpleNamespace(pipeline=files.load(), paused={}, spark=SimpleNamespace(conf=conf), adopt=self._adopt),
         )
         taken = text_of(files.path, files.path.read_bytes())
+        if meanwhile is not None:
+            hand_over(files.load(), Text(str(files.path), meanwhile, taken.at + 4.0))
         self.losses = cast(Any, SimpleNamespace(adopt=lambda pipeline, only: None, healing={}))
         self.let_go = list[tuple[str, int]]()
         source = cast(Any, SimpleNamespace(pipeline=None))
@@ -301,6 +304,30 @@ def test_a_file_that_it_began_with_is_built_once_it_is_applied(files: Files, run
     assert file_status(again.engine.pipeline)["building"] == ["cache"]
     again.watch.step()
     assert again.apply(files.text(column="title")) == [] and len(again.children) == 1  # it is under way
+
+
+def test_a_file_that_was_applied_while_it_started_is_taken_up(files: Files, run: Run) -> None:
+    """Its note was taken for one from before the start: the new sink never came, and nobody was told."""
+    run.apply(files.text())  # one from before the start is nothing new
+    assert Run(files).watch.step() == []
+    again = Run(files, meanwhile=files.text(more=NEW))
+    assert "taken up" in again.watch.step()[0] and again.adopted[0][0][-1] == "third"
+    assert again.watch.step() == [] and len(again.adopted) == 1
+
+
+def test_a_file_that_it_began_with_and_that_was_applied_while_it_started_is_built(files: Files, run: Run) -> None:
+    """`apply` says that `run` builds the next generation; it went on with the old one for good."""
+    files.path.write_text(files.text(column="title"))
+    again = Run(files, meanwhile=files.text(column="title"))
+    assert "its next generation is built, because views.v.columns" in again.watch.step()[0]
+    assert len(again.children) == 1
+
+
+def test_a_note_of_an_applied_file_that_cannot_be_read_is_told_at_the_start(files: Files, run: Run) -> None:
+    """It may be of a file that was applied while it started."""
+    accepted_path(run.engine.pipeline).write_text("{")
+    [said] = Run(files).watch.step()
+    assert "not taken up" in said and "headwater apply FILE" in said
 
 
 def test_a_newer_file_ends_what_the_older_one_asked_for(files: Files, run: Run) -> None:

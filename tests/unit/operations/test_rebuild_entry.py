@@ -322,26 +322,6 @@ def test_one_that_a_person_has_built_or_that_is_not_tried_again_stays(
     assert retired == []
 
 
-def started(made: Pipeline, number: int) -> None:
-    """A generation that has written, of a file."""
-    generation = register_of(made, "cache").generation(number)
-    generation.folder.mkdir(parents=True, exist_ok=True)
-    define(generation, made, ["public.orders"])
-    (generation.flow_folder("main") / "checkpoint" / "commits").mkdir(parents=True)
-    (generation.flow_folder("main") / "checkpoint" / "commits" / "0").touch()
-
-
-def test_what_readers_see_already_is_not_built_once_more(tmp_path: Path, retired: list[int], built: list[int]) -> None:
-    """Killed after it had promoted, or built by somebody else meanwhile, the next attempt filled all of it again."""
-    made, said = pipeline(tmp_path), list[str]()
-    started(made, 1)
-    assert register_of(made, "cache").generation(1).started
-    assert build_next(said.append, made, Path("shop.yaml"), "cache")
-    assert built == [] and said == ["generation 1, which readers see, is what is wanted"]
-    assert build_next(said.append, pipeline(tmp_path, "id, n"), Path("shop.yaml"), "cache")
-    assert built == [2]
-
-
 def test_one_that_is_being_removed_is_filled_no_further(tmp_path: Path) -> None:
     """Who removes it waited for its lease for a minute, and gave up; the fill went on to its end for nothing."""
     made = pipeline(tmp_path)

@@ -1,0 +1,191 @@
+"""What a recapture that was begun is gone on with, and what is said of a sink that differs. No server is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cdc.errors import SlotLost, SourceChanged
+from cdc.pipeline import Pipeline, load
+from connectors.database.history import Moment
+from connectors.source_gaps import Remembered
+from console.cli.main import cli
+from operations import recapture as place
+from operations.recapture import FILE, Recapture, begun, recapture
+from operations.run.source_watch import memory
+from operations.state.folder import register_of
+
+TEXT = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+views: {order: {root: orders}}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
+  other: {type: redis, url: "redis://127.0.0.1:1", view: order, key_prefix: "o:"}
+engine: {state_dir: STATE}
+"""
+
+
+class World:
+    """What stands for the database, the log and the builders.
+
+    Attributes:
+        file: the pipeline's.
+        now: the database's place.
+        done: what was done, in order.
+        differing: sinks whose new generation does not equal Postgres.
+        gap: what is wrong with the capture that is there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "shop.yaml"
+        self.file.write_text(TEXT.replace("STATE", str(folder / "state")))
+        self.now = Moment("7", 1, False, 100)
+        self.done, self.differing = list[str](), set[str]()
+        self.gap: Exception | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The file, loaded."""
+        return load(self.file)
+
+    def build(self, pipeline: Pipeline, _taken: Any, sink: str, _say: Any) -> bool:
+        """A sink's next generation."""
+        self.done.append(f"build {sink}")
+        register = register_of(pipeline, sink)
+        if register.newest("ready") is None:
+            register.move(register.create("asked for", own=True).number, "ready")
+        return sink not in self.differing
+
+    def snapshot(self, _pipeline: Pipeline) -> Any:
+        """Every table is read."""
+        self.done.append("snapshot")
+        return SimpleNamespace(done=True)
+
+    def check(self, _pipeline: Pipeline, seen: Remembered) -> Remembered:
+        """The log can be continued, unless the test says otherwise."""
+        if self.gap is not None:
+            raise self.gap
+        return seen
+
+    def note(self, **more: Any) -> None:
+        """A recapture that was killed."""
+        path = self.pipeline.engine.state_dir / Path("shop") / FILE
+        path.write_text(json.dumps(asdict(Recapture(1.0, **more))))
+
+    def seen(self, timeline: int = 1, followed: tuple[int, ...] = ()) -> None:
+        """What `run` has noted of the source."""
+        memory(self.pipeline).write_text(
+            json.dumps(Remembered("7", timeline, 1, 1, 1, "r", "i", 3, followed).to_dict())
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path)
+    monkeypatch.setattr(place, "_moment", lambda _: made.now)
+    monkeypatch.setattr(place, "_build", made.build)
+    monkeypatch.setattr(place, "check_source", made.check)
+    monkeypatch.setattr(place, "drop", lambda *_, **__: made.done.append("drop"))
+    monkeypatch.setattr(place, "apply", lambda *_: made.done.append("apply"))
+    monkeypatch.setattr(place, "wait_snapshot", made.snapshot)
+    monkeypatch.setattr(place, "forget_source_note", lambda _: None)
+    for sink in ("cache", "other"):
+        flow = register_of(made.pipeline, sink).generation().flow_folder("main")
+        (flow / "checkpoint").mkdir(parents=True)
+    yield made
+
+
+ALL = ["drop", "apply", "snapshot", "build cache", "build other"]
+CAPTURED = {"system_identifier": "7", "timeline": 1, "dropped": True, "captured": True}
+
+
+def test_one_that_was_killed_goes_on_where_it_was(world: World) -> None:
+    world.note(**CAPTURED, sinks={"cache": True})
+    assert begun(world.pipeline) is not None
+    report = recapture(world.pipeline, world.file, world.done.append)
+    assert world.done == ["build other"] and report["equal"]
+    assert begun(world.pipeline) is None
+
+
+@pytest.mark.parametrize("now", [Moment("8", 1, False, 9), Moment("7", 2, False, 100)])
+def test_what_was_begun_in_another_database_is_begun_anew(world: World, now: Moment) -> None:
+    """One that was killed and ended by hand left its note; after the next upgrade nothing was asked, removed, captured
+    or built, and the new database had no slot."""
+    world.note(**CAPTURED, sinks={"cache": True, "other": True})
+    world.now = now
+    assert begun(world.pipeline) is None  # so it is asked
+    assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
+
+
+def test_it_is_noted_in_which_database_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, "apply", killed)
+    with pytest.raises(KeyboardInterrupt):
+        recapture(world.pipeline, world.file, lambda _line: None)
+    left = begun(world.pipeline)
+    assert left is not None and (left.system_identifier, left.timeline, left.dropped) == ("7", 1, True)
+    world.now = Moment("8", 1, False, 9)
+    assert begun(world.pipeline) is None
+
+
+def test_a_note_from_before_it_said_of_which_database_begins_anew(world: World) -> None:
+    world.note(dropped=True, captured=True, sinks={"cache": True, "other": True})
+    assert begun(world.pipeline) is None
+
+
+@pytest.mark.parametrize("gap", [SourceChanged("an older copy"), SlotLost("gone"), None])
+def test_an_older_copy_of_the_same_database_is_another_one(world: World, gap: Exception | None) -> None:
+    """Copied as files it has the same identifier and the same timeline; what `run` has noted since tells it."""
+    world.note(**CAPTURED, sinks={"cache": True, "other": True})
+    world.gap = gap
+    assert begun(world.pipeline) is not None  # `run` was never here, so nobody has noted anything
+    world.seen()
+    assert (begun(world.pipeline) is None) is (gap is not None)
+
+
+def test_a_promoted_standby_that_was_followed_is_the_same_one(world: World) -> None:
+    world.note(**CAPTURED)
+    world.now = Moment("7", 2, False, 100)
+    assert begun(world.pipeline) is None
+    world.seen(timeline=2, followed=(1,))
+    assert begun(world.pipeline) is not None
+
+
+def test_a_sink_that_differs_is_told_with_the_way_out(world: World) -> None:
+    """The same command was advised, which only compares it again: with a dead letter, for ever."""
+    world.differing = {"other"}
+    told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
+    assert told.exit_code == 2, told.output
+    [line] = [one for one in told.stdout.splitlines() if one.startswith("sink other: ")]
+    assert line.startswith("sink other: readers see generation 1; what was built differs from Postgres: ")
+    commands = ("run {}`", "letters {} list --sink other --generation 2`", "promote {} other`")
+    for command in (*commands, "verify {} --sink other --generation 2 --repair`"):
+        assert f"`headwater {command.format(world.file)}" in line
+    assert world.done == ALL
+    again = CliRunner().invoke(cli, ["recapture", str(world.file), "--json"])  # asks nothing: it goes on
+    assert again.exit_code == 2 and json.loads(again.stdout)["sinks"] == [
+        {"sink": "cache", "generation": 1, "equal": True, "differs": None},
+        {"sink": "other", "generation": 1, "equal": False, "differs": 2},
+    ]
+    assert world.done == [*ALL, "build other"]
+
+
+def test_a_sink_that_was_taken_out_of_the_file_keeps_nobody_from_the_end(world: World) -> None:
+    world.differing = {"other"}
+    recapture(world.pipeline, world.file, lambda _line: None)
+    world.file.write_text("\n".join(line for line in world.file.read_text().split("\n") if "  other:" not in line))
+    report = recapture(world.pipeline, world.file, lambda _line: None)
+    assert report["equal"] and [one["sink"] for one in report["sinks"]] == ["cache"] and begun(world.pipeline) is None

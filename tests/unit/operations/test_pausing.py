@@ -20,6 +20,7 @@ from console.cli.main import cli
 from operations.generations import promote as promoting
 from operations.generations.promote import promote
 from operations.generations.retire import retire
+from operations.generations.targets import drop_sink_state
 from operations.letters.replay import Replay, _group
 from operations.losses.losses import Losses, _Healing
 from operations.opened import open_generation
@@ -27,6 +28,7 @@ from operations.rebuild.rebuild import Rebuild
 from operations.run.engine import Engine
 from operations.run.refusals import Refusals
 from operations.state import pausing
+from operations.state.accepted import note_running, text_of, this_process
 from operations.state.folder import register_of
 from operations.state.history import history_folder, history_lease
 from operations.state.pausing import pause, paused, refuse_paused, resume
@@ -296,6 +298,44 @@ def test_what_writes_refuses_it_by_name(file: Path, pipeline: Pipeline) -> None:
         assert f"headwater resume {file} cache" in str(error.value)
     code, said = call("run", file, "--until-caught-up")
     assert code == 1 and "sink cache is paused since" in said and "can't catch up" in said
+
+
+@pytest.mark.parametrize("only", [["cache"], []])
+def test_drop_refuses_one_that_a_run_would_bring_back_at_once(
+    file: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, only: list[str]
+) -> None:
+    """The pause goes with the folder: `run` said \"resumed\", and filled the sink from offset 0 half a second later."""
+    dropped = list[str]()
+    monkeypatch.setattr(
+        "operations.generations.targets.drop_generation", lambda _pipeline, name, _generation: dropped.append(name)
+    )
+    note = Path(pipeline.engine.state_dir) / "p/cache/paused.json"
+    living(pipeline)
+    pause(pipeline, "cache", None, quiet)
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    with pytest.raises(StateError, match=r"sink cache is paused(.|\n)*nothing was removed(.|\n)*take it out") as error:
+        drop_sink_state(pipeline, only)
+    assert f"headwater apply {file}" in str(error.value) and note.exists() and not dropped
+    without = "\n".join(line for line in file.read_text().splitlines() if not line.startswith("  cache:"))
+    note_running(pipeline, this_process(text_of(file, without.encode())))  # it was taken out, and applied
+    drop_sink_state(pipeline, only)
+    assert dropped == ["cache"] and not note.exists()
+
+
+def test_drop_removes_one_that_nobody_runs_or_that_is_not_paused(
+    file: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = list[str]()
+    monkeypatch.setattr(
+        "operations.generations.targets.drop_generation", lambda _pipeline, name, _generation: dropped.append(name)
+    )
+    living(pipeline)
+    pause(pipeline, "cache", None, quiet)
+    drop_sink_state(pipeline, ["cache"])
+    living(pipeline)  # who has it holds it, and by that it is refused
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    drop_sink_state(pipeline, ["cache"])
+    assert dropped == ["cache", "cache"]
 
 
 def test_verify_leaves_it_out_unless_it_is_named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from cdc.view import View
 from connectors.postgres import Connection
 from truth.assembled import marked
 from truth.joins import Assembly, expressions, used_columns
-from truth.rows import Row, has_index, is_small, matching_rows, read_rows
+from truth.rows import Row, has_index, is_small, looked_up, read_rows
 from truth.spark_sql import FAILED, ask, canonical_rows, table_shape
 from truth.versions import History
 
@@ -157,7 +157,7 @@ class Pages:
         texts = dict.fromkeys(tuple(row[left] for left, _ in on) for row in above)
         values = [tuple(str(text) for text in one) for one in texts if None not in one]
         columns = [right for _, right in on]
-        rows = list(matching_rows(self._connection, table, self._names[table.qualified], columns, values))
+        rows = looked_up(self._connection, table, self._names[table.qualified], columns, values)
         kept = reached.get(table.qualified)
         if kept is not None:
             for row in rows:

@@ -18,6 +18,7 @@ from psycopg import sql
 from cdc.catalogue import Column, Table
 from cdc.keys import document_id, split_id
 from cdc.pipeline import Source
+from cdc.types import type_key
 from cdc.view import View
 from connectors.postgres import Connection, connect, explained
 from connectors.tables.partitions import estimated_rows
@@ -32,7 +33,13 @@ LOOKED_UP = 5_000
 PLAIN = frozenset(
     ("int2", "int4", "int8", "smallint", "integer", "bigint", "oid", "numeric", "bool", "boolean", "uuid")
 ) | frozenset(("text", "varchar", "name", "bpchar", "character"))
-_WHOLE = frozenset(("int2", "int4", "int8", "smallint", "integer", "bigint"))
+_WHOLE = frozenset(("int2", "int4", "int8"))
+# Types that are compared without what a column limits them to, a domain's rule included: a value that the column has no
+# room for is then one that no row has, and no error. Of the others a name alone is another type (`bit` is `bit(1)`), or
+# leads nowhere without its schema.
+_UNLIMITED = frozenset(
+    ("numeric", "bool", "uuid", "text", "varchar", "name", "timestamptz", "timestamp", "date", "time", "bytea")
+) | frozenset(("varbit", "money", "inet", "cidr", "macaddr", "macaddr8"))
 
 Row = dict[str, str | None]
 
@@ -104,6 +111,8 @@ def matching_rows(
 ) -> Iterator[Row]:
     """Rows whose columns have any of these values, and perhaps a few more: Postgres casts the texts to their types.
 
+    What no row can have is no error where it has the type: a number that is too long, a text that a domain refuses.
+
     Args:
         connection: of ``snapshot``.
         table: the table.
@@ -112,7 +121,8 @@ def matching_rows(
         values: texts for ``columns``, each once.
 
     Raises:
-        psycopg.DataError: a text is none of its column's type.
+        psycopg.DataError: a text is none of its column's type; see ``looked_up``.
+        psycopg.IntegrityError: the same, by the rule of a domain over a type that is not compared without it.
     """
     wanted = _columns(table, names)
     heads = [column.name for column in wanted]
@@ -127,7 +137,7 @@ def matching_rows(
         query = sql.SQL("SELECT {} FROM (SELECT {} FROM unnest({}) AS u({})) AS k JOIN {} AS t ON {}").format(
             _selected(table, wanted, "t"),
             sql.SQL(", ").join(
-                sql.SQL("{0}::{1} AS {0}").format(part, sql.SQL(_compared(column)))
+                sql.SQL("{} AS {}").format(_compared(column, part), part)
                 for part, column in zip(parts, looked_at, strict=True)
             ),
             sql.SQL(", ").join(arrays),
@@ -164,27 +174,31 @@ def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: S
         asked = set(piece)
         split = [tuple(split_id(one, len(view.key))) for one in piece]
         fitting = [texts for texts in split if len(texts) == len(view.key)]
-        rows = _looked_up(connection, view, wanted, fitting)
+        rows = looked_up(connection, view.table, wanted, view.key, fitting)
         if found := [row for row in rows if identity(view, row) in asked]:
             yield found
 
 
-def _looked_up(
-    connection: Connection, view: View, names: Sequence[str], values: Sequence[tuple[str, ...]]
+def looked_up(
+    connection: Connection,
+    table: Table,
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[tuple[str, ...]],
 ) -> list[Row]:
-    """Rows by key; what is no value of the key's type has none, and is found by halving."""
+    """As ``matching_rows``; what is no value of its column's type has no row, and is found by halving."""
     if not values:
         return []
     try:
         with connection.transaction():
-            return list(matching_rows(connection, view.table, names, view.key, values))
-    except psycopg.DataError:  # `abc` is no integer
+            return list(matching_rows(connection, table, names, columns, values))
+    except (psycopg.DataError, psycopg.IntegrityError):  # `abc` is no integer; a domain has a rule
         if len(values) == 1:
             return []
         half = len(values) // 2
         return [
-            *_looked_up(connection, view, names, values[:half]),
-            *_looked_up(connection, view, names, values[half:]),
+            *looked_up(connection, table, names, columns, values[:half]),
+            *looked_up(connection, table, names, columns, values[half:]),
         ]
 
 
@@ -283,9 +297,14 @@ def _selected(table: Table, columns: Sequence[Column], alias: str = "") -> sql.C
     )
 
 
-def _compared(column: Column) -> str:
-    """The type in which a text is compared with a column."""
-    return "int8" if column.base_type in _WHOLE else column.type_name
+def _compared(column: Column, text: sql.Composable) -> sql.Composable:
+    """A text as the value that a column is compared with, by its index if it has one; NULL, which no row has, for a
+    number that its type has no room for."""
+    kind = type_key(column)
+    if kind == "oid" and not column.array:
+        return sql.SQL("CASE WHEN {0}::int8 BETWEEN 0 AND 4294967295 THEN {0}::int8::oid END").format(text)
+    cast = "int8" if kind in _WHOLE else kind if kind in _UNLIMITED else column.type_name
+    return sql.SQL("{}::{}").format(text, sql.SQL(column.type_name if column.array else cast))
 
 
 def _array(texts: Sequence[str]) -> str:

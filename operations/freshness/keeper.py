@@ -159,11 +159,11 @@ class Keeper:
         name = connector_name(self.pipeline)
         try:
             status = self._connect.status(name)
-            self._connector = connector_words(name, status)
+            self._connector = connector_words(name, status) | {"connect_answered_at": time.time()}
             if status is not None and status.failed:
                 self._failure = {"failed_at": time.time(), "failed_why": self._connector["connector_error"]}
         except ConnectError as error:
-            self._connector = connector_words(name, None, error.what)
+            self._connector |= connector_words(name, None, error.what)  # when it last answered stays
 
     def _weigh(self) -> None:
         self._memory = self._store.look()

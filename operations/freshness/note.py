@@ -96,6 +96,7 @@ class SourceNote(SourceWords):
         as_of: everything that was committed before is in the log (epoch seconds); None while that is not known.
         moved_at: when the slot was last seen to get on, or to have nothing to do.
         answered_at: when Postgres and, if it had to be asked, Kafka last answered; 0 for never.
+        connect_answered_at: when Kafka Connect last answered; 0 for never.
         failed_at: when the connector was last seen to have failed (epoch seconds); None for never.
         failed_why: why; it may have been started again meanwhile, and fail again.
         slot_retained_bytes: WAL that the slot makes Postgres keep; None while that is not known.
@@ -108,6 +109,7 @@ class SourceNote(SourceWords):
     as_of: float | None = None
     moved_at: float = 0.0
     answered_at: float = 0.0
+    connect_answered_at: float = 0.0
     failed_at: float | None = None
     failed_why: str | None = None
     slot_retained_bytes: int | None = None

@@ -133,7 +133,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     Raises:
         Behind: it does, for longer than a moment (transient); readers see what they saw.
         SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
-        StateError: the generation is being removed, or the sink is paused.
+        StateError: the generation is being removed, or the sink is paused, or was meanwhile.
     """
     refuse_paused(pipeline, [sink], "readers see what they saw before")
     register = register_of(pipeline, sink)
@@ -158,6 +158,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
                 opened.settle(view)
         if not behind_too and not (begun is not None and begun.moving and begun.number == number):
             _level(pipeline, register, old, number, begun, say)
+        _refuse_pause(pipeline, register, number, begun)
         _lead(opened, register, number, shown, before)
     finally:
         opened.close()
@@ -171,6 +172,20 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
 
 
+def _refuse_pause(pipeline: Pipeline, register: Register, number: int, begun: Promotion | None) -> None:
+    """Of a pause that was made while one generation came as far as the other: nobody is moved then.
+
+    Raises:
+        StateError: the sink is paused (terminal).
+    """
+    try:
+        refuse_paused(pipeline, [register.sink], _seen(begun))
+    except StateError:
+        if begun is None or not begun.moving:  # as of one that is refused for being behind
+            register.give_up_promotion(number, unmoved=True)
+        raise
+
+
 def _lead(opened: Target, register: Register, number: int, shown: _Shown, before: Mapping[str, int | None]) -> None:
     """Lead readers to a generation, view by view.
 
@@ -182,12 +197,15 @@ def _lead(opened: Target, register: Register, number: int, shown: _Shown, before
         before: view -> the generation that they saw before anything was begun.
 
     Raises:
-        StateError: somebody else has given the promotion up, or begun another one. SinkRefused: the target refuses.
+        StateError: somebody else has given the promotion up, or begun another one, or paused the sink: then it is one
+            that was cut. SinkRefused: the target refuses.
     """
     register.move_readers(number)
     try:
         for view in before:
             register.refuse_other(number)
+            # Of a large cache one view takes a minute, and a pause has no lease of ours to wait for.
+            refuse_paused(shown.pipeline, [register.sink], f"readers may see generation {number} in some views already")
             opened.promote(view, shown.expected(view, opened.living(view)))
     except SinkRefused:
         # Nobody was moved: what never began must neither be ended by `run` later nor keep `retire` from its work.
@@ -309,7 +327,7 @@ class _Shown:
 
     def __init__(self, pipeline: Pipeline, sink: str, part: Any, old: int, begun: Promotion | None) -> None:
         register = register_of(pipeline, sink)
-        self.old = old
+        self.pipeline, self.old = pipeline, old
         self.moving = begun is not None and begun.moving
         self.ends = {old} | ({begun.number, begun.origin} if begun else set())
         self.ours = {entry.number for entry in register.entries()}

@@ -6,10 +6,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from cdc.errors import StateError
 from cdc.pipeline import Pipeline, SearchSink
 from operations.rowstore import row_store_settings
+from operations.state.accepted import living_run, runs_without
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from operations.state.history import HISTORY, history_folder
+from operations.state.pausing import rests
 from sinks.configure import plain_config
 from sinks.elasticsearch.standing.queries import drop_queries
 from sinks.factory import open_target
@@ -51,9 +54,10 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
     The target goes first: with its state gone a sink would fill from offset 0, which must find an empty target.
 
     Raises:
-        StateError: a process is running the sink.
+        StateError: a process is running a sink, or would do so at once (nothing was removed then).
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
+    _refuse_resumed(pipeline, only)
     for name in chosen_sinks(pipeline, only):
         folder = state_dir(pipeline) / pipeline.name / name
         if not only and not _left(folder):
@@ -73,6 +77,27 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if not history_folder(pipeline, name).exists():
             folder.rmdir()
+
+
+def _refuse_resumed(pipeline: Pipeline, only: Sequence[str]) -> None:
+    """Refuse paused sinks that a `run` would take up as soon as the note of their pause is gone with all the rest: it
+    would fill anew what was to be removed, perhaps while that is still being removed.
+
+    Raises:
+        StateError: there is one (terminal).
+    """
+    running = living_run(pipeline)
+    if running is None:
+        return
+    back = [name for name in chosen_sinks(pipeline, only) if rests(pipeline, name) and not runs_without(pipeline, name)]
+    if back:
+        file, names = pipeline.file or "FILE", ", ".join(back)
+        raise StateError(
+            f"sink {names} is paused, and `headwater run` (process {running.pid}) has it in its file",
+            means="it would be filled anew at once, for its pause would be gone as well; nothing was removed",
+            fix=f"take it out of the file, `headwater apply {file}`, then this again with the old file; or end that "
+            "`run` before",
+        )
 
 
 def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> None:

@@ -82,7 +82,8 @@ def replay_letters(
 
     Raises:
         StateError: a sink is paused (terminal; nothing was written).
-        HeadwaterError: the letters can't be read, or cleared. What goes wrong with one sink is told in ``why``.
+        HeadwaterError: the letters can't be read, or cleared. What goes wrong with one sink is told in ``why``: also
+            that it was paused meanwhile.
     """
     found = find_letters(pipeline, wanted)
     work = Replay(asked=len(found.standing) + len(found.healed), healed=len(found.healed))
@@ -127,6 +128,8 @@ def _group(
         page = {key: letters[key] for key in keys[start : start + PAGE]}
         plain = {key: logged.letter for key, logged in page.items()}
         try:
+            # It has no lease that a pause could wait for, and may take minutes.
+            refuse_paused(openings.pipeline, [sink], "no more was written")
             outcomes: Mapping[bytes, str | bool] = written_again(openings, sink, number, view, plain)
         except HeadwaterError as error:
             outcomes = dict.fromkeys(page, error.what)

@@ -94,7 +94,7 @@ def drop_refused(pipeline: Pipeline, wanted: WantedLetters, *, dry_run: bool = F
     for source, letters in _found(pipeline, wanted):
         standing += len(letters)
         if not dry_run:
-            dropped += source.drop_letters([one.place for one in letters])
+            dropped += _forgotten(source, letters)
     return {"pipeline": pipeline.name, "at": time.time(), "standing": standing, "dropped": dropped}
 
 
@@ -125,7 +125,7 @@ def send_letters(
                 reason = carriers.send(one, pause)
                 if reason is None:
                     taken += 1
-                    source.drop_letters([one.place])
+                    _forgotten(source, [one])
                 else:
                     why.append({"webhook": one.hook, "id": one.id, "why": reason})
     finally:
@@ -183,13 +183,26 @@ def _found(pipeline: Pipeline, wanted: WantedLetters) -> Iterator[tuple[Source, 
         place = place_of(pipeline, view, sink)
         source = Source(place)
         try:
-            found = [one for one in source.letters() if wanted(one)]
+            try:
+                found = [one for one in source.letters() if wanted(one)]
+            except TROUBLES as error:
+                raise told(error, place) from error
             if found:
-                yield source, found
-        except TROUBLES as error:
-            raise told(error, place) from error
+                yield source, found  # what goes wrong with whoever is given them is not raised here
         finally:
             source.close()
+
+
+def _forgotten(source: Source, letters: Sequence[Refused]) -> int:
+    """Forget letters; how many there were.
+
+    Raises:
+        HeadwaterError: Redis does not answer, or refuses.
+    """
+    try:
+        return source.drop_letters([one.place for one in letters])
+    except TROUBLES as error:
+        raise told(error, source.place) from error
 
 
 def _shown(pipeline: Pipeline, source: Source, letter: Refused, *, values: bool) -> dict[str, Any]:

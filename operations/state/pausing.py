@@ -22,7 +22,9 @@ from cdc.errors import StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from operations.state.folder import chosen_sinks, numbered_state_dir, register_of, state_dir
+from operations.state.history import history_folder, history_lease
 from spark.disk.files import write_atomic
+from spark.disk.lease import Lease
 
 Say = Callable[[str], None]
 
@@ -182,27 +184,32 @@ def resume(pipeline: Pipeline, sink: str) -> Pause | None:
 
 
 def _wait_for_holders(pipeline: Pipeline, sink: str, say: Say) -> None:
-    """Until no process has a generation of the sink; each is taken for a moment: one that was frozen is fenced then."""
+    """Until no process has a generation of the sink, or its history; each is taken for a moment: one that was frozen is
+    fenced then."""
     register = register_of(pipeline, sink)
     for entry in register.entries():
         generation = register.generation(entry.number)
-        if not generation.folder.exists():
-            continue  # never run
-        holder = generation.lease.holder()
-        if generation.lease.busy() and holder is not None:
-            say(f"waiting until process {holder.pid} has let go of generation {entry.number}")
-        held = retry_if_exception_type(StateError)
-        try:
-            Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.2), retry=held, reraise=True)(
-                generation.lock
-            )
-        except StateError as error:
-            raise StateError(
-                f"sink {sink} is paused, but generation {entry.number} is still held: {error.what}",
-                means="that process may still write to it",
-                fix="`headwater pause` again waits for it; or end that process",
-            ) from error
-        generation.unlock()
+        if generation.folder.exists():  # else it was never run
+            _wait_for(sink, f"generation {entry.number}", generation.lease, say)
+    folder = history_folder(pipeline, sink)
+    if folder.exists():  # whether the file keeps it still or not: a `run` that goes by another one writes it
+        _wait_for(sink, "its history", history_lease(folder, sink), say)
+
+
+def _wait_for(sink: str, what: str, lease: Lease, say: Say) -> None:
+    holder = lease.holder()
+    if lease.busy() and holder is not None:
+        say(f"waiting until process {holder.pid} has let go of {what}")
+    held = retry_if_exception_type(StateError)
+    try:
+        Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.2), retry=held, reraise=True)(lease.take)
+    except StateError as error:
+        raise StateError(
+            f"sink {sink} is paused, but {what} is still held: {error.what}",
+            means="that process may still write to it",
+            fix="`headwater pause` again waits for it; or end that process",
+        ) from error
+    lease.release()
 
 
 def _user() -> str:

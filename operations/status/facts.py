@@ -133,6 +133,7 @@ def source_facts(
             limit=limit,
             still=now - max(note.moved_at, note.since),
             silent=note.at - max(note.answered_at, note.since),  # after that it is the process that is silent
+            connect_silent=note.at - max(note.connect_answered_at, note.since),
             failed_ago=None if note.failed_at is None else now - note.failed_at,
             failed_why=note.failed_why,
             **note.words(),

@@ -122,6 +122,7 @@ class SourceFacts(SourceWords):
         limit: above which age something is wrong.
         still: seconds since the slot was last seen to get on.
         silent: seconds since Postgres, and Kafka if it was asked, last answered.
+        connect_silent: seconds since Kafka Connect last answered.
         failed_ago: seconds since the connector was last seen to have failed; None for never.
         failed_why: why.
     """
@@ -131,6 +132,7 @@ class SourceFacts(SourceWords):
     limit: float = 30.0
     still: float = 0.0
     silent: float = 0.0
+    connect_silent: float = 0.0
     failed_ago: float | None = None
     failed_why: str | None = None
 
@@ -209,11 +211,11 @@ def judge_source(facts: SourceFacts) -> Judgement:  # noqa: PLR0911 - one line a
     if facts.silent > SILENT_SECONDS:  # without an error: whoever was asked hangs
         cause = facts.error or f"Postgres (or Kafka) has not answered for {facts.silent:,.0f} s"
         return Judgement("retrying", cause, "start what does not answer; the rest comes by itself")
-    if facts.reading:
+    if facts.reading and not _unread(facts):
         return Judgement("filling", f"rows are being read: {', '.join(facts.reading)}")
     if facts.age is not None and facts.age <= facts.limit:
         return _WELL
-    if facts.age is None and facts.still <= facts.limit and facts.error is None:
+    if facts.age is None and facts.still <= facts.limit and facts.error is None and not facts.reading:
         return Judgement("starting", "nothing was confirmed by the slot yet")
     return _late(facts)
 
@@ -239,13 +241,28 @@ def _slot(facts: SourceFacts) -> Judgement | None:
     return None
 
 
+def _unread(facts: SourceFacts) -> bool:
+    """Whether whoever should read the rows is away, or fails: a list of tables says only that they are not read yet.
+
+    A first reading takes hours, of which the slot, that nobody reads from meanwhile, says nothing: so a worker that
+    does not answer is measured by its own silence, and its restart is no news.
+    """
+    if facts.age is not None and facts.age <= facts.limit:
+        return False
+    return facts.connect_silent > facts.limit if facts.connector == "unknown" else _fails_again(facts)
+
+
+def _fails_again(facts: SourceFacts) -> bool:
+    """Between two failures it says RUNNING, and reads the log up to what it fails at."""
+    stuck = facts.slot_active is False or facts.still > facts.limit
+    return stuck and facts.failed_ago is not None and facts.failed_ago <= AGAIN_SECONDS
+
+
 def _late(facts: SourceFacts) -> Judgement:
     if facts.connector == "unknown":
         cause = facts.connector_error or "Kafka Connect does not answer"
         return Judgement("stalled", cause, "start Kafka Connect's worker")
-    stuck = facts.slot_active is False or facts.still > facts.limit
-    if stuck and facts.failed_ago is not None and facts.failed_ago <= AGAIN_SECONDS:
-        # Between two failures it says RUNNING, and reads the log up to what it fails at.
+    if _fails_again(facts):
         cause = f"{facts.failed_why or 'the connector fails'}; `run` has started it again"
         return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
     if facts.slot_active is False:

@@ -13,10 +13,14 @@ from typing import Any
 
 import orjson
 import pytest
+from psycopg import sql
 from redis import Redis
 
-from cdc.join.tree import Aggregate
+from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
+from cdc.view import View
+from connectors.postgres import connect
+from connectors.tables.catalogue import read_catalogue
 from tests.integration.test_truth_joined import shops_down, staff_sums, staff_up
 from tests.support.servers import servers
 from tests.support.source import SourceDatabase
@@ -24,7 +28,7 @@ from tests.support.truth import by_truth, fill, origin, people_database, tables_
 from truth.columns import with_singles
 from truth.digest import digest
 from truth.expected import digests, expected
-from truth.rows import rows_of_ids, sampled_ids, snapshot
+from truth.rows import looked_up, rows_of_ids, sampled_ids, snapshot
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(turn=0, of=4)]
 
@@ -136,6 +140,93 @@ def test_the_pages_test_can_fail(people: SourceDatabase, monkeypatch: pytest.Mon
     with snapshot(origin(people)) as connection:
         found = {of["document"] for _, of in digests(view, expected(view, connection, None), ["document"])}
     assert found != wanted
+
+
+# What one table has, and the other has no room for, or no right to. A rule of `pet` came when a row broke it already.
+ODD = """
+DROP TABLE IF EXISTS lands, marks, pets, guests, stays;
+DROP DOMAIN IF EXISTS iso2, pet;
+CREATE DOMAIN iso2 AS text CHECK (VALUE ~ '^[A-Z]{2}$');
+CREATE DOMAIN pet AS character(3);
+CREATE TABLE lands (code iso2 PRIMARY KEY, name text);
+CREATE TABLE marks (id oid PRIMARY KEY, name text);
+CREATE TABLE pets (kind pet PRIMARY KEY, name text);
+CREATE TABLE guests (id numeric(12,0) PRIMARY KEY, land text, mark bigint, pet pet);
+CREATE TABLE stays (id int PRIMARY KEY, guest numeric(10,0));
+CREATE INDEX ON stays (guest);
+INSERT INTO lands VALUES ('NO', 'Norway');
+INSERT INTO marks VALUES (4294967295, 'last');
+INSERT INTO pets VALUES ('cat', 'a cat');
+INSERT INTO guests VALUES (1, 'NO', 4294967295, 'cat'), (99999999999, 'NOR', 5000000000, 'dog'), (2, 'no', -1, 'cat');
+INSERT INTO stays VALUES (10, 1), (11, 2);
+ALTER DOMAIN pet ADD CHECK (VALUE <> 'dog') NOT VALID
+"""
+
+
+class Planned:
+    """A connection that has each query planned, too, as for a table that is too large to be read whole."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection, self.plans = connection, list[str]()
+        for way in ("seqscan", "hashjoin", "mergejoin"):
+            connection.execute(f"SET LOCAL enable_{way} = off")
+
+    def transaction(self) -> Any:
+        return self.connection.transaction()
+
+    def execute(self, query: Any) -> Any:
+        lines = self.connection.execute(sql.SQL("EXPLAIN ") + query).fetchall()
+        self.plans.append("\n".join(line for (line,) in lines))
+        return self.connection.execute(query)
+
+
+def test_values_that_the_other_table_can_not_have_join_nothing(
+    people: SourceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a row store and its documents that are as they must be the whole command ended as an error of Postgres."""
+    monkeypatch.setattr("truth.pages.KEPT_ROWS", 0)
+    people.execute(*ODD.strip().split(";\n"))
+    people.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {people.replicator}")
+    names = ("lands", "marks", "pets", "guests", "stays")
+    with connect(origin(people)) as connection:
+        found = read_catalogue(connection, [f"public.{name}" for name in names]).tables
+    lands, marks, pets, guests, stays = (found[f"public.{name}"] for name in names)
+    name = (("name", "name"),)
+    refs = tuple(
+        Node(one, "ref", table, ((one, table.primary_key[0]),), name)
+        for one, table in (("land", lands), ("mark", marks), ("pet", pets))
+    )
+    children = (Node("stays", "child", stays, (("id", "guest"),), (("id", "id"),)),)
+    root = Node("guests", "root", guests, (), (("id", "id"),), refs=refs, children=children)
+    view = JoinedView("v", guests, ("id",), root.columns, root=root)
+    with snapshot(origin(people)) as connection:
+        got = {one.key: orjson.loads(one.document) for one in expected(view, connection, None)}
+        few = {one.key for one in expected(view, connection, None, ["1", "99999999999", "9999999999999", "x"])}
+        whole = View("lands", lands, ("code",), (("name", "name"),))
+        assert [row["name"] for page in rows_of_ids(connection, whole, ["name"], ["USA", "NO"]) for row in page] == [
+            "Norway"
+        ]
+        planned: Any = Planned(connection)
+        for table, column, value in (
+            (lands, "code", "NO"),
+            (marks, "id", "7"),
+            (stays, "guest", "1"),
+            (pets, "kind", "cat"),
+        ):
+            looked_up(planned, table, [column], [column], [(value,)])
+        assert all("Index Cond" in plan for plan in planned.plans), planned.plans
+    assert got == {
+        "1": {
+            "id": "1",
+            "land": {"name": "Norway"},
+            "mark": {"name": "last"},
+            "pet": {"name": "a cat"},
+            "stays": [{"id": 10}],
+        },
+        "2": {"id": "2", "land": None, "mark": None, "pet": {"name": "a cat"}, "stays": [{"id": 11}]},
+        "99999999999": {"id": "99999999999", "land": None, "mark": None, "pet": None, "stays": []},
+    }
+    assert few == {"1", "99999999999"}
 
 
 def test_samples_are_random_repeatable_and_of_the_size(people: SourceDatabase) -> None:

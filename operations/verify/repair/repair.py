@@ -26,6 +26,7 @@ from operations.opened import Opened
 from operations.records.newest import newest_records
 from operations.rowstore import row_store_settings
 from operations.run.flows import reading, spec_of
+from operations.state.pausing import refuse_paused
 from operations.verify.buckets import Keys
 from operations.verify.comparison import unmarked
 from operations.verify.repair.work import Refused, Repair
@@ -71,6 +72,7 @@ def repair(
         what could not be done; whether the rest is right now, the caller looks.
 
     Raises:
+        StateError: the sink was paused meanwhile (terminal); what was written before stays.
         HeadwaterError: a server does not answer, or another process has taken the generation over.
     """
     name = build.sink
@@ -99,6 +101,8 @@ def repair(
 
         method = repair_rows
     for page in keys.pages(PAGE):
+        # A repair has no lease that a pause could wait for, and may take minutes.
+        refuse_paused(build.pipeline, [name], "no more of it was repaired")
         kinds = {key: kind for kind, key in map(unmarked, page)}
         method(work, kinds)
     return refused

@@ -229,6 +229,22 @@ def test_servers_that_are_away_stop_nobody_and_what_was_told_stays(
     assert source.as_of == 1.5 and "does not answer" in (source.error or "")
 
 
+def test_when_connect_answered_last_is_told_while_it_does_not(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By that its worker's restart is told from one that is dead, while rows are read and the slot stands still."""
+    noting = Keeper(pipeline)
+    monkeypatch.setattr(noting._connect, "status", lambda _name: Status("RUNNING", ("RUNNING",), ""))
+    before = time.time()
+    noting._ask()
+    monkeypatch.undo()
+    noting._ask()  # nothing listens there
+    noting._tell()
+    note = read_source_note(pipeline)
+    assert note is not None and note.connector == "unknown" and note.connector_error
+    assert before <= note.connect_answered_at <= note.at
+
+
 @pytest.mark.parametrize("silent", [range(40, 60), range(60, 90), range(5, 99)])
 def test_moments_while_a_table_was_read_again_hide_no_newer_ones(silent: range) -> None:
     """The entries of that time say nothing of the table, and are reached by nobody who reads it: a search that halves

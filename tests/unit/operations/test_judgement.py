@@ -31,6 +31,8 @@ RUNNING = FlowFacts("main", "running", age=1.0, limit=30.0, behind=0, still=0.0,
 LOG = SourceFacts(
     watched=True, age=1.0, connector="RUNNING", tasks=("RUNNING",), slot_there=True, slot_active=True, limit=30.0
 )
+READING = replace(LOG, age=None, slot_active=False, still=7_200.0, reading=("public.t",))
+SILENT = {"connector": "unknown", "tasks": (), "connector_error": "no answer"}
 ERROR = "sink 'search' does not answer\n  what it means: offsets stay\n  what to do: start the server"
 
 
@@ -106,6 +108,19 @@ def test_a_flow(facts: FlowFacts, source: Judgement, judgement: str, word: str |
         (replace(LOG, age=None, still=5.0), "starting", ""),
         (replace(LOG, age=None, still=40.0), "stalled", "has not moved"),
         (replace(LOG, age=31.0, reading=("public.t",)), "filling", "public.t"),
+        # A table that is not read yet is read by somebody: dead, it was `filling` for good.
+        (READING, "filling", "public.t"),
+        (replace(READING, connect_silent=7_200.0, **SILENT), "stalled", "no answer"),
+        (replace(READING, age=7_200.0, connect_silent=7_200.0, **SILENT), "stalled", "no answer"),
+        (replace(READING, still=5.0, connect_silent=31.0, **SILENT), "stalled", "no answer"),
+        (replace(READING, connect_silent=8.0, **SILENT), "filling", "public.t"),  # its worker's restart
+        (replace(READING, age=7_200.0, connect_silent=8.0, **SILENT), "filling", "public.t"),
+        (replace(READING, age=20.0, connect_silent=40.0, **SILENT), "filling", "public.t"),
+        (replace(READING, failed_ago=20.0, failed_why="a row is larger"), "retrying", "larger"),
+        (replace(READING, age=31.0, failed_ago=20.0, failed_why="a row is larger"), "retrying", "larger"),
+        (replace(READING, failed_ago=9e3, failed_why="long ago"), "filling", "public.t"),
+        (replace(READING, failed_ago=20.0, connect_silent=8.0, **SILENT), "filling", "public.t"),
+        (replace(LOG, age=31.0, reading=("public.t",), failed_ago=20.0, failed_why="over"), "filling", "public.t"),
         (replace(LOG, error="Postgres does not answer", silent=3.0), "well", ""),  # a restart
         (replace(LOG, error="Postgres does not answer", silent=11.0), "retrying", "Postgres"),
         (replace(LOG, silent=11.0), "retrying", "has not answered for 11 s"),  # it hangs, with the question
@@ -174,6 +189,8 @@ def test_who_was_killed_is_silent_and_not_postgres() -> None:
     note = SourceNote(at=100.0, since=10.0, as_of=99.0, moved_at=99.0, answered_at=98.0, connector="RUNNING")
     assert source_facts(note, 114.0, 30.0).silent == 2.0
     assert source_facts(replace(note, answered_at=70.0), 101.0, 30.0).silent == 30.0  # it asks, and hears nothing
+    assert source_facts(replace(note, connect_answered_at=97.0), 114.0, 30.0).connect_silent == 3.0
+    assert source_facts(note, 114.0, 30.0).connect_silent == 90.0  # it has never answered this process
 
 
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:
@@ -217,6 +234,8 @@ sources = st.builds(
     limit=seconds,
     still=seconds,
     silent=seconds,
+    connect_silent=seconds,
+    failed_ago=maybe,
     error=st.none() | st.just("no answer"),
     reading=st.just(()) | st.just(("public.t",)),
     connector=st.sampled_from(["RUNNING", "FAILED", "PAUSED", "STOPPED", "UNASSIGNED", "absent", "unknown"]),
@@ -242,6 +261,8 @@ def test_what_may_never_be_told(facts: SinkFacts, of: SourceFacts) -> None:
     assert {source.judgement, whole.judgement, *(one.judgement for one in told)} <= set(JUDGEMENTS)
     for one in (source, whole, *told):
         assert (one.cause is None) == (one.judgement == "well"), one  # what is not well says why
+    if source.judgement == "filling" and of.connector == "unknown":  # not for good beside a Connect that is dead
+        assert of.connect_silent <= of.limit or (of.age is not None and of.age <= of.limit)
     if source.judgement == "well":
         assert of.age is not None and of.age <= of.limit
     for flow, judgement in zip(facts.flows, told, strict=True):

@@ -14,20 +14,28 @@ from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline, load
 from console.cli.main import cli
+from operations.generations import promote as promoting
 from operations.generations.promote import promote
 from operations.generations.retire import retire
+from operations.generations.targets import drop_sink_state
+from operations.letters.replay import Replay, _group
 from operations.losses.losses import Losses, _Healing
 from operations.opened import open_generation
 from operations.rebuild.rebuild import Rebuild
 from operations.run.engine import Engine
 from operations.run.refusals import Refusals
 from operations.state import pausing
+from operations.state.accepted import note_running, text_of, this_process
 from operations.state.folder import register_of
+from operations.state.history import history_folder, history_lease
 from operations.state.pausing import pause, paused, refuse_paused, resume
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
+from operations.verify.buckets import Keys
+from operations.verify.comparison import marked
 from operations.verify.verifier import Asked, Verifier
 from spark.disk.state import Generation
 
@@ -119,6 +127,29 @@ def test_it_returns_when_the_holder_has_let_go(pipeline: Pipeline) -> None:
     begun = time.monotonic()
     pause(pipeline, "cache", None, said.append)
     assert time.monotonic() - begun > 0.5 and "has let go of generation 1" in said[0]
+
+
+def test_the_history_of_a_warehouse_is_waited_for_as_its_generations_are(pipeline: Pipeline) -> None:
+    """It has a lease of its own, and goes on writing for as long as the batch at work lasts."""
+    lease, said = history_lease(history_folder(pipeline, "cache"), "cache"), list[str]()
+    token = lease.take()
+    threading.Timer(0.6, lease.release).start()
+    begun = time.monotonic()
+    pause(pipeline, "cache", None, said.append)
+    assert time.monotonic() - begun > 0.5 and said[0].endswith("has let go of its history")
+    holder = lease.holder()
+    assert holder is not None and holder.token > token and not lease.busy()  # one that was frozen is fenced
+
+
+def test_a_history_that_is_not_let_go_of_is_told(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "LET_GO_SECONDS", 0.5)
+    lease = history_lease(history_folder(pipeline, "cache"), "cache")
+    lease.take()
+    try:
+        with pytest.raises(StateError, match="its history is still held"):
+            pause(pipeline, "cache", None, quiet)
+    finally:
+        lease.release()
 
 
 def test_a_holder_that_does_not_let_go_is_told(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +300,44 @@ def test_what_writes_refuses_it_by_name(file: Path, pipeline: Pipeline) -> None:
     assert code == 1 and "sink cache is paused since" in said and "can't catch up" in said
 
 
+@pytest.mark.parametrize("only", [["cache"], []])
+def test_drop_refuses_one_that_a_run_would_bring_back_at_once(
+    file: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, only: list[str]
+) -> None:
+    """The pause goes with the folder: `run` said \"resumed\", and filled the sink from offset 0 half a second later."""
+    dropped = list[str]()
+    monkeypatch.setattr(
+        "operations.generations.targets.drop_generation", lambda _pipeline, name, _generation: dropped.append(name)
+    )
+    note = Path(pipeline.engine.state_dir) / "p/cache/paused.json"
+    living(pipeline)
+    pause(pipeline, "cache", None, quiet)
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    with pytest.raises(StateError, match=r"sink cache is paused(.|\n)*nothing was removed(.|\n)*take it out") as error:
+        drop_sink_state(pipeline, only)
+    assert f"headwater apply {file}" in str(error.value) and note.exists() and not dropped
+    without = "\n".join(line for line in file.read_text().splitlines() if not line.startswith("  cache:"))
+    note_running(pipeline, this_process(text_of(file, without.encode())))  # it was taken out, and applied
+    drop_sink_state(pipeline, only)
+    assert dropped == ["cache"] and not note.exists()
+
+
+def test_drop_removes_one_that_nobody_runs_or_that_is_not_paused(
+    file: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = list[str]()
+    monkeypatch.setattr(
+        "operations.generations.targets.drop_generation", lambda _pipeline, name, _generation: dropped.append(name)
+    )
+    living(pipeline)
+    pause(pipeline, "cache", None, quiet)
+    drop_sink_state(pipeline, ["cache"])
+    living(pipeline)  # who has it holds it, and by that it is refused
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    drop_sink_state(pipeline, ["cache"])
+    assert dropped == ["cache", "cache"]
+
+
 def test_verify_leaves_it_out_unless_it_is_named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     from operations.verify import verifier
 
@@ -281,3 +350,90 @@ def test_verify_leaves_it_out_unless_it_is_named(pipeline: Pipeline, monkeypatch
     pause(pipeline, "other", None, quiet)
     with pytest.raises(StateError, match="nothing was compared"):
         Verifier(pipeline, none, Asked())
+
+
+# -- who has begun before it was paused -------------------------------------------------------------------------------
+
+
+def test_a_repair_under_way_writes_no_page_more(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from operations.verify.repair import repair as module
+
+    keys, done = Keys(tmp_path / "keys"), list[str]()
+    for key in "abc":
+        keys.add(marked("changed", key))
+    keys.flush()
+
+    def page(_work: Any, kinds: dict[str, str]) -> None:
+        done.extend(kinds)
+        pause(pipeline, "cache", None, quiet)
+
+    monkeypatch.setattr(module, "PAGE", 1)
+    monkeypatch.setattr(module, "work_of", lambda *_: None)
+    monkeypatch.setattr(module, "_rows", page)
+    view = SimpleNamespace(table=SimpleNamespace(qualified="public.t"))
+    build, settler = (
+        SimpleNamespace(sink="cache", pipeline=pipeline, warehouse=False),
+        SimpleNamespace(view=view, holding=None),
+    )
+    none: Any = None
+    with pytest.raises(StateError, match=r"sink cache is paused(.|\n)*no more of it was repaired"):
+        module.repair(cast(Any, build), none, cast(Any, settler), keys, none, caught_up=True)
+    assert done == ["a"]
+
+
+def test_letters_under_way_are_left_and_those_of_other_sinks_are_written(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list[tuple[str, list[bytes]]]()
+
+    def page(_openings: Any, sink: str, _number: int, _view: str, letters: dict[bytes, Any]) -> dict[bytes, bool]:
+        done.append((sink, list(letters)))
+        pause(pipeline, "cache", None, quiet)
+        return dict.fromkeys(letters, True)
+
+    monkeypatch.setattr("operations.letters.replay.PAGE", 1)
+    monkeypatch.setattr("operations.letters.rewrite.written_again", page)
+    found, work = SimpleNamespace(log=SimpleNamespace(clear=lambda _keys: None)), Replay()
+    openings = cast(Any, SimpleNamespace(pipeline=pipeline))
+    for sink in ("cache", "other"):
+        letters = {
+            key: cast(Any, SimpleNamespace(letter=DeadLetter(sink, "v", key.decode(), 8, "no"), at=1))
+            for key in (b"1", b"2")
+        }
+        _group(openings, work, cast(Any, found), (sink, 1, "v"), letters, quiet, lambda: False)
+    assert done == [("cache", [b"1"]), ("other", [b"1"]), ("other", [b"2"])]
+    assert work.taken == 3
+    [left] = work.left
+    assert (left["sink"], left["key"]) == ("cache", "2") and "sink cache is paused since" in left["why"]
+
+
+@pytest.mark.parametrize("when", ["while it is waited for", "among its views"])
+def test_a_promotion_under_way_moves_no_more_readers(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    register, moved = register_of(pipeline, "cache"), list[str]()
+    register.move(register.create("test").number, "ready")
+    for number in (1, 2):
+        (register.generation(number).flow_folder("v") / "checkpoint").mkdir(parents=True)
+
+    def move(view: str, _old: int) -> None:
+        moved.append(view)
+        pause(pipeline, "cache", None, quiet)
+
+    target = SimpleNamespace(living=lambda _view: 1, promote=move, close=lambda: None)
+    waits = (lambda *_: pause(pipeline, "cache", None, quiet)) if when.startswith("while") else (lambda *_: None)
+    monkeypatch.setattr(promoting, "open_target", lambda _config: target)
+    monkeypatch.setattr(promoting, "_level", waits)
+    monkeypatch.setattr(Generation, "views", lambda _self: ["v", "w"])
+    with pytest.raises(StateError, match="sink cache is paused since") as error:
+        promote(pipeline, "cache", 2, quiet)
+    begun = register.promotion()
+    if when.startswith("while"):
+        assert "nothing was changed" in str(error.value)
+        assert (moved, begun) == ([], None)  # else nothing could be retired
+    else:
+        assert "readers may see generation 2 in some views already" in str(error.value)
+        assert moved == ["v"] and begun is not None and begun.moving  # ended by the same again, or by `run`
+    assert register.living() == 1

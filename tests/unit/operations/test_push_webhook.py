@@ -8,8 +8,9 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+import redis
 
-from cdc.errors import PipelineFileError
+from cdc.errors import ConfigError, HeadwaterError, PipelineFileError, SinkUnavailable
 from cdc.pipeline import load
 from console.cli.status import push_line
 from operations.check.webhooks import checked_webhooks
@@ -19,10 +20,13 @@ from operations.push.cursor import Cursor
 from operations.push.envelope import BODY_BYTES, batch_of, cut
 from operations.push.events import Told
 from operations.push.health import Health, push_report, write_note
+from operations.push.letters import WantedLetters, drop_refused, list_letters, send_letters
 from operations.push.signing import signed
+from operations.push.source import Source
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
 from operations.push.writing import records
 from operations.state.pausing import pause, resume
+from sinks.redis.stream.hooks import Refused
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FILE = """
@@ -203,3 +207,26 @@ def test_check_says_whether_anybody_listens(tmp_path: Path) -> None:
     [answer] = checked_webhooks(load(file_of(tmp_path, url=f"http://127.0.0.1:{port}/in?key=hidden")))
     assert answer.state == "warning" and str(port) in answer.findings[0].message
     assert "hidden" not in str(answer.findings)
+
+
+@pytest.mark.parametrize("verb", ["list", "send", "drop"])
+@pytest.mark.parametrize(
+    ("error", "means"),
+    [(redis.ConnectionError("gone"), SinkUnavailable), (redis.ResponseError("NOPERM no rights"), ConfigError)],
+)
+def test_a_redis_that_goes_away_among_its_letters_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, means: type[HeadwaterError]
+) -> None:
+    """It is asked for the letters, answers, and is away as they are forgotten."""
+
+    def away(*_: object) -> int:
+        raise error
+
+    pipeline = load(file_of(tmp_path))
+    letters = [Refused(b"1-0", "hook", "msg_1", 1.0, "it answers 400", 1, b"[]")]
+    monkeypatch.setattr(Source, "letters", away if verb == "list" else lambda _self: letters)
+    monkeypatch.setattr(Source, "drop_letters", away)
+    monkeypatch.setattr("operations.push.letters._Carriers.send", lambda *_: None)
+    done = {"list": list_letters, "send": send_letters, "drop": drop_refused}[verb]
+    with pytest.raises(means, match="kept"):
+        done(pipeline, WantedLetters())

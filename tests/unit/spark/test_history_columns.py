@@ -117,3 +117,10 @@ def test_a_history_that_knows_no_numbers_goes_by_names() -> None:
     assert history.own == {"c": "a", "b": "b"}
     history.follows(table(b=2), known=False)
     assert history.own == {"c": "a", "b": "b"}, "b may be either"
+
+
+def test_a_name_of_the_sources_own_is_not_taken_for_one_that_was_put_aside() -> None:
+    """`as-of` said of a column `price` that what it held under a former type was in `price__net`."""
+    columns = ["id", "price", "price__net", "price__int"]
+    assert set_aside(columns, {"id", "price", "price__net"}) == {"price": ["price__int"]}
+    assert set_aside(columns[:3], {"id", "price", "price__net"}) == {}

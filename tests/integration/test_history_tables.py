@@ -23,6 +23,7 @@ from spark.warehouse.commits import loaded
 from spark.warehouse.history import history
 from spark.warehouse.history.history import BEGUN, still_written
 from spark.warehouse.history.tables import HistoryPlace, columns_there, properties_of
+from spark.warehouse.table import create_table
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
@@ -122,6 +123,40 @@ def test_a_cut_shows_a_renamed_column_and_not_the_dropped_one_whose_name_it_has(
         assert [tuple(row) for row in cut] == [(1, "kept")]
     (held,) = spark.table(place.name(view)).collect()
     assert held["title__dropped"] == "dropped"
+
+
+def test_a_name_that_changes_only_in_letter_case_stops_no_history(spark: SparkSession) -> None:
+    place, note = HistoryPlace("hw_lake", "letters", "source", 1), Column("Note", "text", "text", ordinal=2)
+    name = place.name(view_of(COLUMNS[0], note))
+    place.make(spark, view_of(COLUMNS[0], note), new=True)
+    write(spark, name, 7, id=1, Note="kept")
+    renamed = view_of(COLUMNS[0], replace(note, name="note"), renamed=(("Note", "note"),))
+    for _ in range(2):
+        place.make(spark, renamed, new=False)
+        cut = spark.sql(as_of_sql(["id", "note"], ["id"], name, 100, "`")).collect()
+        assert [row.asDict() for row in cut] == [{"id": 1, "note": "kept"}]
+    write(spark, name, 8, id=2, note="more")
+    place.make(spark, view_of(COLUMNS[0]), new=False)
+    another = view_of(COLUMNS[0], replace(note, name="NOTE", ordinal=3))
+    for _ in range(2):
+        place.make(spark, another, new=False)
+    write(spark, name, 9, id=3, NOTE="anew")
+    found = spark.table(name).orderBy("id").select("NOTE", "note__dropped").collect()
+    assert [tuple(row) for row in found] == [(None, "kept"), (None, "more"), ("anew", None)]
+    assert {"NOTE", "note__dropped"} <= set(spark.table("hw_lake.letters.t_versions").columns)
+
+
+def test_a_views_table_follows_a_name_that_changes_in_letter_case(spark: SparkSession) -> None:
+    """Its flow ended at every start."""
+    name, view = Column("Name", "text", "text", ordinal=2), "hw_lake.letter_views.t"
+    create_table(spark, view, view_of(COLUMNS[0], name))
+    spark.sql(f"INSERT INTO {view} VALUES (1, 'kept', 5)")
+    renamed = view_of(COLUMNS[0], replace(name, name="name"), renamed=(("Name", "name"),))
+    for _ in range(2):
+        create_table(spark, view, renamed)
+        assert [row.asDict()["name"] for row in spark.table(view).collect()] == ["kept"]
+    create_table(spark, view, view_of(COLUMNS[0], replace(name, name="NAME", ordinal=3)))
+    assert [row.asDict()["NAME"] for row in spark.table(view).collect()] == [None]
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,14 +15,16 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
-from cdc.records.history import AFTER, OFFSET, OP, POSITION, as_of_sql
+from cdc.records.history import AFTER, OFFSET, OP, PARTITION, POSITION, TIME, as_of_sql
 from cdc.view import View
 from sinks.iceberg.history import BEGINS, KEY
-from spark.flow import Flow
+from spark.flow import Flow, Reading
+from spark.reading.record import RECORD_DDL
 from spark.reading.spec import FlowSpec
 from spark.warehouse.commits import loaded
 from spark.warehouse.history import history
-from spark.warehouse.history.history import BEGUN, still_written
+from spark.warehouse.history.history import BEGUN, Historian, places_held, still_written
+from spark.warehouse.history.rows import Place
 from spark.warehouse.history.tables import HistoryPlace, columns_there, properties_of
 from spark.warehouse.table import create_table
 from tests.support.plain_spark import lake_session
@@ -157,6 +160,47 @@ def test_a_views_table_follows_a_name_that_changes_in_letter_case(spark: SparkSe
         assert [row.asDict()["name"] for row in spark.table(view).collect()] == ["kept"]
     create_table(spark, view, view_of(COLUMNS[0], replace(name, name="NAME", ordinal=3)))
     assert [row.asDict()["NAME"] for row in spark.table(view).collect()] == [None]
+
+
+def test_how_far_a_table_has_come_is_told_of_each_partition(spark: SparkSession) -> None:
+    place, view = HistoryPlace("hw_lake", "places", "source", 1), view_of(*COLUMNS)
+    place.make(spark, view, new=True)
+    name, moment = place.name(view), datetime(2026, 1, 1, tzinfo=UTC)
+    assert places_held(spark, name, [0]) == {}
+    write(spark, name, 70, id=1, **{PARTITION: 0, TIME: moment})
+    write(spark, name, 50, id=1, **{PARTITION: 0, AFTER: 90, OFFSET: 71})  # a delete that was found late
+    write(spark, name, 60, id=2, **{PARTITION: 1})
+    at = int(moment.timestamp() * 1_000_000)
+    assert places_held(spark, name, [0, 1, 2]) == {0: Place(70, 90, at), 1: Place(60, 60, 0)}
+
+
+def test_a_slice_of_tombstones_alone_is_written_behind_what_its_table_holds(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, view = HistoryPlace("hw_lake", "purge", "source", 1), view_of(*COLUMNS)
+    place.make(spark, view, new=True)
+    name = place.name(view)
+    for key in (1, 2):
+        write(spark, name, 70 + key, id=key, branch=5, **{PARTITION: 0})
+    log = [(b'{"id": 1}', None, "t", 0, 74), (b'{"id": 2}', None, "t", 0, 76)]
+    looked: list[Any] = []
+
+    def read_slice(_spark: SparkSession, *, starts: Any, ends: Any, **_: Any) -> Any:
+        looked.append((starts, ends))
+        return spark.createDataFrame(log, RECORD_DDL).coalesce(1)
+
+    monkeypatch.setattr(history, "read_slice", read_slice)
+    spec = FlowSpec("lake", {"public.t": view}, {"t": ("public.t",)}, {"t": view.table}, {}, {})
+    flow = Flow("_history", spec, Reading("", {}, None), tmp_path)
+    quiet: Any = SimpleNamespace(check=lambda: None, wrote=lambda _table: None)
+    historian = Historian(place, flow, quiet, quiet)
+    historian._append(spark, "t", {0: 73}, {0: 77}, {"headwater.batch": "1"})
+    assert len(looked) == 2, "once without what the table holds, and once with it"
+    rows = spark.table(name).where(f"{OP} = 'delete'").orderBy(OFFSET).collect()
+    assert [(row["id"], row[POSITION], row[AFTER], row[OFFSET]) for row in rows] == [(1, 72, 73, 74), (2, 72, 73, 76)]
+    assert spark.sql(as_of_sql(["id"], ["id"], name, 100, "`")).isEmpty()
+    assert spark.sql(as_of_sql(["id"], ["id"], name, 73, "`")).count() == 2
+    assert spark.table("hw_lake.purge.t_versions").where("is_current").isEmpty()
 
 
 @pytest.mark.parametrize("killed", [False, True])

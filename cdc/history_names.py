@@ -1,7 +1,7 @@
 """What history's tables and views are called; the pipeline file's checks must know."""
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Iterable, Sequence
 
 # Behind a table's name.
 HISTORY, VERSIONS = "_history", "_versions"
@@ -11,7 +11,7 @@ GAPS = "_hw_history_gaps"
 FORMER = f"{HISTORY}_by_"
 
 
-def former_name(table: str, key: Sequence[str], taken: Container[str]) -> str:
+def former_name(table: str, key: Sequence[str], taken: Iterable[str]) -> str:
     """What a table's history is called from when its rows have another key. Pure.
 
     Args:
@@ -22,6 +22,7 @@ def former_name(table: str, key: Sequence[str], taken: Container[str]) -> str:
     return free(table + FORMER + "_".join(re.sub(r"\W+", "_", name) for name in key), taken)
 
 
-def free(stem: str, taken: Container[str]) -> str:
-    """A name that nothing has: the stem, or with a number behind it. Pure."""
-    return next(name for name in (stem, *(f"{stem}_{n}" for n in range(2, 1000))) if name not in taken)
+def free(stem: str, taken: Iterable[str]) -> str:
+    """A name that nothing has, in whatever letter case: the stem, or with a number behind it. Pure."""
+    used = {name.lower() for name in taken}
+    return next(name for name in (stem, *(f"{stem}_{n}" for n in range(2, 1000))) if name.lower() not in used)

@@ -8,7 +8,7 @@ rows with ``_hw_after < C``: whole transactions, whatever the order of their row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -144,15 +144,17 @@ def as_of_sql(columns: Sequence[str], key: Sequence[str], place: str, cut: int, 
     )
 
 
-def set_aside(columns: Sequence[str]) -> dict[str, list[str]]:
+def set_aside(columns: Sequence[str], own: Collection[str] = ()) -> dict[str, list[str]]:
     """Column -> the columns beside it that hold what was written while it had another type. Pure.
 
     Args:
         columns: of a history, which puts such a column aside as ``<column>__<old type>``, and another one that had the
             name before it as ``<column>__dropped``.
+        own: those that are the source's: one may be called as if it had been put aside.
     """
+    ours = [one for one in columns if one not in own]
     found = {
-        name: [one for one in columns if one.startswith(f"{name}__") and not one.startswith(name + DROPPED)]
+        name: [one for one in ours if one.startswith(f"{name}__") and not one.startswith(name + DROPPED)]
         for name in columns
     }
     return {name: others for name, others in found.items() if others}

@@ -141,6 +141,13 @@ def distinct(pipeline: Pipeline, names: Sequence[str], path: Path, what: str) ->
             raise error(pipeline, path, f"{what} {name}", "rename one of them")
 
 
+def letter_twins(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Names that are one to Spark, which ignores letter case: (the first of its kind, another one). Pure."""
+    seen = dict[str, str]()
+    pairs = [(seen.setdefault(name.lower(), name), name) for name in names]
+    return [(first, other) for first, other in pairs if first != other]
+
+
 def near(name: str, names: Iterable[str]) -> str:
     """``did you mean x?`` for the names that look like ``name``; empty if none does."""
     close = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)

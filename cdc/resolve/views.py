@@ -19,7 +19,7 @@ from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
 from cdc.resolve.fold import resolve_fold
 from cdc.resolve.joins import resolve_tree
-from cdc.resolve.names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
+from cdc.resolve.names import Path, columns_of, distinct, error, find_table, key_of, keyed, letter_twins, near, present
 from cdc.resolve.timing import resolve_timing
 from cdc.timed import TimedView
 from cdc.view import View
@@ -188,12 +188,9 @@ def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None
         what = f"sink {sink}: Iceberg has a column {name} of its own"
         found.wrong.append(error(pipeline, path, what, "rename it in a view"))
     for at, names in objects.items():
-        seen: dict[str, str] = {}
-        for name in names:
-            other = seen.setdefault(name.lower(), name)
-            if other != name:
-                what = f"sink {sink}: {other} and {name}{f' of {at}' if at else ''} are one column to Spark"
-                found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
+        for other, name in letter_twins(names):
+            what = f"sink {sink}: {other} and {name}{f' of {at}' if at else ''} are one column to Spark"
+            found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
     found.end()
 
 

@@ -10,6 +10,7 @@ from cdc.records.position import format_lsn, unpack
 from operations.as_of.cut import Asked, Cut, Say, with_cut
 from operations.as_of.naming import name_cut, refuse_named
 from operations.as_of.reading import statements
+from sinks.iceberg.history import own_columns
 
 
 def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, say: Say) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def told(pipeline: Pipeline, cut: Cut, tag: str | None) -> dict[str, Any]:
             {
                 "table": name,
                 "history": ".".join(table.name()[-2:]),
-                "aside": set_aside([field.name for field in table.schema().fields]),
+                "aside": set_aside([field.name for field in table.schema().fields], own_columns(table)),
                 "snapshot": None if snapshot is None else snapshot.snapshot_id,
                 "sql": texts[name],
             }

@@ -20,7 +20,9 @@ from cdc.errors import ConfigError
 from cdc.history_names import GAPS, VERSIONS
 from cdc.history_names import HISTORY as NAME
 from cdc.pipeline import IcebergSink, Pipeline
+from cdc.resolve.names import letter_twins
 from cdc.resolve.views import resolve_roots
+from cdc.types import supported
 from operations.state.folder import chosen_sinks, state_dir
 from operations.state.frozen import with_gone
 from spark.disk.lease import Lease
@@ -84,8 +86,8 @@ def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str
     it, and a history that stood still with them would have a gap once the log is compacted.
 
     Raises:
-        ConfigError: a root is not there or has no key, two of them are of one name, or a view has the name that one's
-            history is to have (terminal).
+        ConfigError: a root is not there or has no key, two of them are of one name, a view has the name that one's
+            history is to have, or one has columns whose names differ only in letter case (terminal).
     """
     # One that is gone has its past: what the log has of it is written as before.
     whole = with_gone(pipeline, sink, catalogue)
@@ -93,6 +95,10 @@ def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str
     tables = {table.qualified: whole.tables[table.qualified] for table in roots.values()}
     taken = {view: f"view {view}" for view in roots} | {GAPS: "the table of gaps"}
     for table in tables.values():
+        for first, other in letter_twins(column.name for column in supported(table).columns):
+            what = f"sink {sink}: {first} and {other} of {table.qualified} are one column to Spark"
+            fix = "rename one of them in the source, or take `history` out of the sink: a history has all columns"
+            raise pipeline.error_at(("sinks", sink, "history"), what, fix)
         for name in (table.name + NAME, table.name + VERSIONS):
             if name in taken:
                 what = f"{taken[name]} has the name that the history of {table.qualified} needs ({name})"

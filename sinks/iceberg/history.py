@@ -52,6 +52,11 @@ def key_of(table: Table) -> list[str]:
     return list(json.loads(table.properties[KEY]))
 
 
+def own_columns(table: Table) -> frozenset[str]:
+    """The columns that the source had when the history was brought to them last; none where that was not noted."""
+    return frozenset(json.loads(table.properties.get(NUMBERS, "{}")))
+
+
 def has_key(catalog: Catalog, namespace: str, table: str, key: Sequence[str]) -> bool:
     """Whether there is a history of a table (the source's, without its schema), and of rows with this key."""
     try:

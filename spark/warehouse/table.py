@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +116,21 @@ def create_table(
     follow_columns(spark, table, view, columns)
 
 
+def spelled(name: str, there: Iterable[str]) -> str | None:
+    """As what a table has a column of this name: Spark ignores letter case. None if it has none. Pure."""
+    return next((one for one in there if one.lower() == name.lower()), None)
+
+
+def rename_column(spark: SparkSession, table: str, name: str, other: str) -> None:
+    """Rename a table's column, in one commit. One that changes only in letter case is there already to Spark, and
+    refused by it; Iceberg takes it for another name."""
+    if name.lower() != other.lower():
+        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(other)}")
+        return
+    loaded(spark, table).updateSchema().renameColumn(name, other).commit()
+    spark.catalog.refreshTable(table)
+
+
 def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequence[tuple[str, str]]) -> None:
     """Bring a table to the view's columns, by Iceberg's own schema evolution: no row is written anew.
 
@@ -129,12 +144,19 @@ def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequenc
         columns: (name, Spark type) of these, our own version column included.
     """
     there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+
+    def drop(name: str) -> None:
+        spark.sql(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
+        del there[name]
+
     for former, present in view.table.renamed:
         if former in there and present not in there and present in dict(columns) and former not in dict(columns):
-            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(former)} TO {quoted(present)}")
+            if (twin := spelled(present, there)) not in (None, former, *dict(columns)):  # it goes in any case
+                drop(str(twin))
+            rename_column(spark, table, former, present)
             there[present] = there.pop(former)
     for name in there.keys() - dict(columns).keys():
-        spark.sql(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
+        drop(name)
     added = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns if name not in there)
     if added:
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import orjson
 import psycopg
 import pytest
+from confluent_kafka import Producer
 from headwater_client import take_token
 
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
@@ -286,6 +288,36 @@ def test_an_old_cut_does_not_wait_for_what_is_written_now(vaults: Vaults, monkey
         assert cuts.cut(vaults, int(at), wait=0.0)["cut"] == before["cut"]
     finally:
         vaults.start()
+
+
+def test_rows_that_a_purge_left_only_tombstones_of_are_gone(vaults: Vaults) -> None:
+    """Compaction had taken each delete while history was away: they stood before the rows, which came back for good."""
+    keys = range(901, 911)
+    vaults.execute(f"INSERT INTO savings SELECT n, 0 FROM generate_series({keys[0]}, {keys[-1]}) n")
+
+    def written() -> dict[int, int]:
+        return {row["id"]: row["_hw_partition"] for row in history(vaults, "savings") if row["id"] in keys}
+
+    assert vaults.settled(lambda: set(written()), {*keys}) == {*keys}, vaults.log()
+    parts, before = written(), cuts.cut(vaults, wait=60.0)
+    vaults.stop()
+    producer = Producer({"bootstrap.servers": vaults.stack.endpoints.kafka})
+    for key, part in parts.items():
+        producer.produce(f"{vaults.name}.public.savings", key=orjson.dumps({"id": key}), value=None, partition=part)
+    assert producer.flush(30) == 0
+    vaults.start()
+
+    def deleted() -> set[int]:
+        return {row["id"] for row in history(vaults, "savings") if row["_hw_op"] == "delete"} & {*keys}
+
+    assert vaults.settled(deleted, {*keys}) == {*keys}, vaults.log()
+    report = cuts.cut(vaults, wait=60.0)
+    for found, wanted in ((report, set()), (before, {*keys})):
+        [text] = [one["sql"]["duckdb"] for one in found["tables"] if one["table"] == "public.savings"]
+        assert {row[0] for row in rows_by_duckdb(text)} & {*keys} == wanted
+    [text] = [one["sql"]["duckdb_versions"] for one in report["tables"] if one["table"] == "public.savings"]
+    assert not rows_by_duckdb(f"SELECT id FROM ({text}) WHERE is_current AND id > {keys[0] - 1}")
+    vaults.execute(f"DELETE FROM savings WHERE id >= {keys[0]}")  # and in the source
 
 
 def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vaults) -> None:

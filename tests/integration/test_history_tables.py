@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,15 +15,18 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
-from cdc.records.history import AFTER, OFFSET, OP, POSITION, as_of_sql
+from cdc.records.history import AFTER, OFFSET, OP, PARTITION, POSITION, TIME, as_of_sql
 from cdc.view import View
 from sinks.iceberg.history import BEGINS, KEY
-from spark.flow import Flow
+from spark.flow import Flow, Reading
+from spark.reading.record import RECORD_DDL
 from spark.reading.spec import FlowSpec
 from spark.warehouse.commits import loaded
 from spark.warehouse.history import history
-from spark.warehouse.history.history import BEGUN, still_written
+from spark.warehouse.history.history import BEGUN, Historian, places_held, still_written
+from spark.warehouse.history.rows import Place
 from spark.warehouse.history.tables import HistoryPlace, columns_there, properties_of
+from spark.warehouse.table import create_table
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
@@ -122,6 +126,81 @@ def test_a_cut_shows_a_renamed_column_and_not_the_dropped_one_whose_name_it_has(
         assert [tuple(row) for row in cut] == [(1, "kept")]
     (held,) = spark.table(place.name(view)).collect()
     assert held["title__dropped"] == "dropped"
+
+
+def test_a_name_that_changes_only_in_letter_case_stops_no_history(spark: SparkSession) -> None:
+    place, note = HistoryPlace("hw_lake", "letters", "source", 1), Column("Note", "text", "text", ordinal=2)
+    name = place.name(view_of(COLUMNS[0], note))
+    place.make(spark, view_of(COLUMNS[0], note), new=True)
+    write(spark, name, 7, id=1, Note="kept")
+    renamed = view_of(COLUMNS[0], replace(note, name="note"), renamed=(("Note", "note"),))
+    for _ in range(2):
+        place.make(spark, renamed, new=False)
+        cut = spark.sql(as_of_sql(["id", "note"], ["id"], name, 100, "`")).collect()
+        assert [row.asDict() for row in cut] == [{"id": 1, "note": "kept"}]
+    write(spark, name, 8, id=2, note="more")
+    place.make(spark, view_of(COLUMNS[0]), new=False)
+    another = view_of(COLUMNS[0], replace(note, name="NOTE", ordinal=3))
+    for _ in range(2):
+        place.make(spark, another, new=False)
+    write(spark, name, 9, id=3, NOTE="anew")
+    found = spark.table(name).orderBy("id").select("NOTE", "note__dropped").collect()
+    assert [tuple(row) for row in found] == [(None, "kept"), (None, "more"), ("anew", None)]
+    assert {"NOTE", "note__dropped"} <= set(spark.table("hw_lake.letters.t_versions").columns)
+
+
+def test_a_views_table_follows_a_name_that_changes_in_letter_case(spark: SparkSession) -> None:
+    """Its flow ended at every start."""
+    name, view = Column("Name", "text", "text", ordinal=2), "hw_lake.letter_views.t"
+    create_table(spark, view, view_of(COLUMNS[0], name))
+    spark.sql(f"INSERT INTO {view} VALUES (1, 'kept', 5)")
+    renamed = view_of(COLUMNS[0], replace(name, name="name"), renamed=(("Name", "name"),))
+    for _ in range(2):
+        create_table(spark, view, renamed)
+        assert [row.asDict()["name"] for row in spark.table(view).collect()] == ["kept"]
+    create_table(spark, view, view_of(COLUMNS[0], replace(name, name="NAME", ordinal=3)))
+    assert [row.asDict()["NAME"] for row in spark.table(view).collect()] == [None]
+
+
+def test_how_far_a_table_has_come_is_told_of_each_partition(spark: SparkSession) -> None:
+    place, view = HistoryPlace("hw_lake", "places", "source", 1), view_of(*COLUMNS)
+    place.make(spark, view, new=True)
+    name, moment = place.name(view), datetime(2026, 1, 1, tzinfo=UTC)
+    assert places_held(spark, name, [0]) == {}
+    write(spark, name, 70, id=1, **{PARTITION: 0, TIME: moment})
+    write(spark, name, 50, id=1, **{PARTITION: 0, AFTER: 90, OFFSET: 71})  # a delete that was found late
+    write(spark, name, 60, id=2, **{PARTITION: 1})
+    at = int(moment.timestamp() * 1_000_000)
+    assert places_held(spark, name, [0, 1, 2]) == {0: Place(70, 90, at), 1: Place(60, 60, 0)}
+
+
+def test_a_slice_of_tombstones_alone_is_written_behind_what_its_table_holds(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, view = HistoryPlace("hw_lake", "purge", "source", 1), view_of(*COLUMNS)
+    place.make(spark, view, new=True)
+    name = place.name(view)
+    for key in (1, 2):
+        write(spark, name, 70 + key, id=key, branch=5, **{PARTITION: 0})
+    log = [(b'{"id": 1}', None, "t", 0, 74), (b'{"id": 2}', None, "t", 0, 76)]
+    looked: list[Any] = []
+
+    def read_slice(_spark: SparkSession, *, starts: Any, ends: Any, **_: Any) -> Any:
+        looked.append((starts, ends))
+        return spark.createDataFrame(log, RECORD_DDL).coalesce(1)
+
+    monkeypatch.setattr(history, "read_slice", read_slice)
+    spec = FlowSpec("lake", {"public.t": view}, {"t": ("public.t",)}, {"t": view.table}, {}, {})
+    flow = Flow("_history", spec, Reading("", {}, None), tmp_path)
+    quiet: Any = SimpleNamespace(check=lambda: None, wrote=lambda _table: None)
+    historian = Historian(place, flow, quiet, quiet)
+    historian._append(spark, "t", {0: 73}, {0: 77}, {"headwater.batch": "1"})
+    assert len(looked) == 2, "once without what the table holds, and once with it"
+    rows = spark.table(name).where(f"{OP} = 'delete'").orderBy(OFFSET).collect()
+    assert [(row["id"], row[POSITION], row[AFTER], row[OFFSET]) for row in rows] == [(1, 72, 73, 74), (2, 72, 73, 76)]
+    assert spark.sql(as_of_sql(["id"], ["id"], name, 100, "`")).isEmpty()
+    assert spark.sql(as_of_sql(["id"], ["id"], name, 73, "`")).count() == 2
+    assert spark.table("hw_lake.purge.t_versions").where("is_current").isEmpty()
 
 
 @pytest.mark.parametrize("killed", [False, True])

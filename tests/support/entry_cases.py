@@ -27,12 +27,12 @@ def event(key: int, value: str | None, lsn: int, op: str = "u") -> tuple[bytes, 
     return orjson.dumps({"id": key}), orjson.dumps({"op": op, "source": source, "before": None, "after": after})
 
 
-def records(*pairs: tuple[bytes | None, bytes | None]) -> pa.RecordBatch:
+def records(*pairs: tuple[bytes | None, bytes | None], first: int = 0) -> pa.RecordBatch:
     columns = {
         "key": pa.array([key for key, _ in pairs], pa.binary()),
         "value": pa.array([value for _, value in pairs], pa.binary()),
         "topic": pa.array(["p.public.t"] * len(pairs)),
         "partition": pa.array([0] * len(pairs), pa.int32()),
-        "offset": pa.array(range(len(pairs)), pa.int64()),
+        "offset": pa.array(range(first, first + len(pairs)), pa.int64()),
     }
     return pa.RecordBatch.from_pydict(columns)

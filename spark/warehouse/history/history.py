@@ -25,17 +25,19 @@ from cdc.errors import LogTruncated
 from cdc.join.expressions import quoted
 from cdc.journal import about
 from cdc.log.ends import LogEnds, Offsets, removed
+from cdc.records.history import AFTER, PARTITION, POSITION, TIME
 from cdc.view import View
 from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import batch_offsets, committed_offsets
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
+from spark.failures import name_of, whole
 from spark.flow import Flow, begin, changelog
 from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
-from spark.warehouse.history.rows import history_ddl, history_rows
+from spark.warehouse.history.rows import Place, PlaceUnknown, history_ddl, history_rows
 from spark.warehouse.history.tables import HistoryPlace, columns_there
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text
 from spark.warehouse.merge import FULL
@@ -106,17 +108,33 @@ class Historian:
         if all(starts[part] >= end for part, end in ends.items()):
             return
         marks = {**marks, OFFSETS: offsets_text(ends)}
-        rows = with_former(self._rows(spark, topic, view, starts, ends), columns_there(spark, table))
-        writer = rows.writeTo(table)
-        for mark, value in marks.items():
-            writer = writer.option(f"snapshot-property.{mark}", value)
-        self.lease.check()
-        writer.append()
+        columns = columns_there(spark, table)
+
+        def write(held: Mapping[int, Place] | None) -> None:
+            writer = with_former(self._rows(spark, topic, view, starts, ends, held), columns).writeTo(table)
+            for mark, value in marks.items():
+                writer = writer.option(f"snapshot-property.{mark}", value)
+            self.lease.check()
+            writer.append()
+
+        try:
+            write(None)
+        except Exception as error:  # Spark wraps what Python says in many types
+            if name_of(PlaceUnknown) not in whole(error):
+                raise
+            # Of a log that was compacted first, which is seldom: no other batch looks through its table for this.
+            write(places_held(spark, table, list(ends)))
         self._there[topic] = dict(ends)
         self.turns.wrote(table)
 
     def _rows(
-        self, spark: SparkSession, topic: str, view: View, starts: Mapping[int, int], ends: Mapping[int, int]
+        self,
+        spark: SparkSession,
+        topic: str,
+        view: View,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        held: Mapping[int, Place] | None,
     ) -> DataFrame:
         spec, reading = self.flow.spec, self.flow.reading
         one = replace(
@@ -137,7 +155,7 @@ class Historian:
             registry=spec.registry,
         )
         known = {part: at for part, at in starts.items() if at >= 0}
-        decode = partial(history_rows, one.pack(), self.place.source, known, self._begins.get(topic, 0))
+        decode = partial(history_rows, one.pack(), self.place.source, known, self._begins.get(topic, 0), held)
         return map_in_arrow(records, decode, history_ddl(view))
 
 
@@ -169,6 +187,15 @@ def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
         for part, at in json.loads(said).items():
             found[int(part)] = max(int(at), found.get(int(part), 0))
     return found
+
+
+def places_held(spark: SparkSession, table: str, parts: Collection[int]) -> dict[int, Place]:
+    """How far what a table of history holds has come: partition -> behind all of its rows. Of a delete that was found
+    late the transactions tell that, and the position does not: each is looked at by itself."""
+    greatest = [F.max(column) for column in (POSITION, AFTER)]
+    rows = spark.table(table).where(F.col(PARTITION).isin(list(parts))).groupBy(PARTITION)
+    found = rows.agg(*greatest, F.max(F.unix_micros(TIME))).collect()
+    return {part: Place(position, after, at or 0) for part, position, after, at in found}
 
 
 def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:

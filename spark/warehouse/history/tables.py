@@ -23,7 +23,7 @@ from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import BEGINS, KEY, NUMBERS, SOURCE, TABLE
 from sinks.iceberg.types import widens
-from spark.warehouse.table import HOUSE, create_namespace
+from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
 
 _log = logging.getLogger(__name__)
 
@@ -273,7 +273,8 @@ def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, in
     """Bring a table to its source's columns: new ones are added, those that are gone stay, with what they hold.
 
     A column that has become of a type that Iceberg can't make of it in place is put aside under a name that says its
-    old type, and a new one begins. One that was dropped, or renamed, makes room for another that has its name now.
+    old type, and a new one begins. One that was dropped, or renamed, makes room for another that has its name now, in
+    whatever letter case: to Spark they are one.
 
     Args:
         spark: the session.
@@ -288,17 +289,22 @@ def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, in
     before = dict(there)
 
     def rename(name: str, other: str) -> None:
-        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(other)}")
+        rename_column(spark, table, name, other)
         there[other] = there.pop(name)
 
     now_called = {number: name for name, number in numbers_of(view).items()}
     for certain, former, present in renames(view, numbers):
         if former in there and former not in wanted and present in wanted:
-            if certain and present in there:  # of another column, that was dropped or was itself renamed
-                now = now_called.get(numbers.get(present, 0))
-                rename(present, now if now in wanted and now not in there else free(f"{present}{DROPPED}", there))
-            if present not in there:
+            other = spelled(present, there)
+            if certain and other not in (None, former):  # of another column, that was dropped or was itself renamed
+                now = now_called.get(numbers.get(str(other), 0))
+                room = now in wanted and spelled(str(now), there) is None
+                rename(str(other), str(now) if room else free(f"{other}{DROPPED}", there))
+            if spelled(present, there) in (None, former):
                 rename(former, present)
+    for name in wanted:
+        if (other := spelled(name, there)) not in (None, *wanted):  # of one that was dropped before
+            rename(str(other), free(f"{other}{DROPPED}", there))
     for name, kind in wanted.items():
         if name in there and there[name] != kind:
             if widens(there[name], kind):

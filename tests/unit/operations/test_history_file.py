@@ -79,6 +79,14 @@ def test_a_view_that_can_not_be_made_any_more_leaves_history_alone() -> None:
         root_tables(made, Catalogue(tables), "lake")
 
 
+def test_a_table_whose_columns_are_one_to_spark_is_refused() -> None:
+    """The view picks one of them, but history has both: no table of history could be made."""
+    columns = (Column("id", "int4", "int4"), Column("Name", "text", "text"), Column("name", "text", "text"))
+    made, table = pipeline(views=["plain"], history=True), Table("public", "t", columns, ("id",))
+    with pytest.raises(ConfigError, match=r"Name and name of public\.t are one column to Spark"):
+        root_tables(made, Catalogue({table.qualified: table}), "lake")
+
+
 def test_two_sinks_do_not_share_a_history() -> None:
     made = pipeline(views=["plain"], history=True)
     lake = made.sinks["lake"]

@@ -21,6 +21,7 @@ from cdc.records.encoding import JSON
 from cdc.records.history import (
     AFTER,
     OP,
+    POSITION,
     after_of,
     as_of_sql,
     begins_at,
@@ -39,7 +40,7 @@ from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.reading.spec import FlowSpec
-from spark.warehouse.history.rows import HistoryDecoder
+from spark.warehouse.history.rows import HistoryDecoder, Place, PlaceUnknown
 from spark.warehouse.history.tables import HistoryPlace, columns_of, follow, former_column, retyped_key
 from tests.support.entry_cases import records
 from tests.support.histories import Event, state_at
@@ -161,12 +162,17 @@ def event(key: int, value: str | None, lsn: int, op: str = "u", **more: Any) -> 
 
 
 def rows(
-    *pairs: tuple[bytes | None, bytes | None], starts: dict[int, int] | None = None, begins: int = 0, **more: Any
+    *pairs: tuple[bytes | None, bytes | None],
+    starts: dict[int, int] | None = None,
+    begins: int = 0,
+    held: dict[int, Place] | None = None,
+    first: int = 0,
+    **more: Any,
 ) -> list[Any]:
     view = View.identity(TABLE, TABLE.qualified)
     spec = FlowSpec("s", {view.name: view}, {"p.public.t": (view.name,)}, {"p.public.t": TABLE}, {}, {}, **more)
-    decoder = HistoryDecoder(spec, "system", starts or {}, begins)
-    found: list[Any] = pa.Table.from_batches([decoder.decode(records(*pairs))]).to_pylist()
+    decoder = HistoryDecoder(spec, "system", starts or {}, begins, held)
+    found: list[Any] = pa.Table.from_batches([decoder.decode(records(*pairs, first=first)), decoder.rest()]).to_pylist()
     return found
 
 
@@ -194,17 +200,83 @@ def test_a_tombstone_that_a_slice_begins_with_is_behind_what_its_row_was() -> No
     key, _ = event(1, "a", 1)
     known = [Event(1, "insert", 40, 35, 0, 0, "a")]
     found = rows(*[(key, None)] * 9, event(2, "c", 60), starts={0: 1})
-    assert [one["_hw_offset"] for one in found] == [9, 3, 4, 5, 6, 7, 8], "the first may be of a delete before"
+    assert [one["_hw_offset"] for one in found] == [9, *range(9)], "the first, too: its delete may be compacted away"
     assert state_at([*known, *map(as_event, found)], 56) == {2: "c"}
     again = [as_event(row) for row in rows(*[(key, None)] * 4, event(1, "b", 60, "c"), starts={0: 1})]
     assert state_at([*known, *again], 56) == {1: "b"}
 
 
-def test_the_tombstone_of_a_delete_that_the_batch_before_had_adds_nothing() -> None:
-    key, _ = event(1, "a", 1)
-    filler = event(2, "b", 50)
-    assert [one["id"] for one in rows(filler, (key, None), starts={0: 1})] == [2]
-    assert [one["id"] for one in rows(filler, filler, filler, (key, None), starts={0: 1})] == [2, 2, 2, 1]
+@pytest.mark.parametrize("compacted", [True, False])
+@pytest.mark.parametrize("back", [True, False])
+def test_a_tombstone_that_a_slice_begins_with_is_a_delete_whatever_the_slice_before_had(
+    compacted: bool, back: bool
+) -> None:
+    """It was taken for that of a delete which had been read: where compaction had taken that, its row stayed for good.
+    A second delete of a row that is gone changes no cut and no version."""
+    key, gone = event(1, None, 50, "d")
+    before = rows(event(1, "a", 40, "c"), *[(key, gone)][compacted:])
+    slice_ = [(key, None), *[event(1, "c", 70, "c")][: int(back)], event(2, "b", 80)]
+    found = rows(*slice_, starts={0: 2}, first=2)
+    assert [one["_hw_offset"] for one in found if one["id"] == 1 and one[OP] == "delete"] == [2]
+    with_it, without = [*before, *found], [*before, *(one for one in found if one[OP] != "delete")]
+    newest = {1: "c", 2: "b"} if back else {2: "b"}
+    assert state_at(map(as_event, with_it), 1000) == newest
+    assert [one["is_current"] for one in versions_of(with_it)] == [False, *[True] * len(newest)]
+    if not compacted:
+        for cut in range(30, 100):
+            assert state_at(map(as_event, with_it), cut) == state_at(map(as_event, without), cut)
+        assert versions_of(with_it) == versions_of(without)
+
+
+def test_rows_whose_tombstones_alone_are_left_of_a_purge_are_gone() -> None:
+    """They stood at position 0, before the rows that they end: every later cut had those again, for good."""
+    before = rows(event(1, "a", 40, "c"), event(2, "b", 50, "c"), event(3, "c", 60, "c"))
+    purge = [(event(key, None, 1)[0], None) for key in (1, 3)]
+    with pytest.raises(PlaceUnknown):
+        rows(*purge, starts={0: 3}, first=4)
+    held = {0: Place(60, 55, 5000)}
+    found = rows(*purge, starts={0: 3}, first=4, held=held)
+    assert [(one[OP], one["_hw_position"], one[AFTER], one["_hw_offset"]) for one in found] == [
+        ("delete", 60, 56, 4),
+        ("delete", 60, 56, 5),
+    ]
+    events = [as_event(row) for row in (*before, *found)]
+    assert state_at(events, 57) == {2: "b"}
+    assert state_at(events, 56) == {1: "a", 2: "b", 3: "c"}, "a cut that has all of before the slice, and no more"
+    assert [row["id"] for row in versions_of([*before, *found]) if row["is_current"]] == [2]
+    later = rows(event(1, "again", 70, "c"), starts={0: 6}, first=6)
+    assert state_at([*events, *map(as_event, later)], 1000) == {1: "again", 2: "b"}
+
+
+def test_tombstones_of_a_partition_of_which_nothing_is_held_say_nothing() -> None:
+    key, _ = event(1, None, 1)
+    assert rows((key, None)) == rows((key, None), starts={0: 0}) == [], "the log is read from its beginning"
+    assert rows((key, None), starts={0: 5}, first=5, held={}) == []
+
+
+def test_a_delete_that_was_found_late_gives_no_tombstone_its_place() -> None:
+    """It stands where its own row was last, which is long past, and a delete there would come before the row."""
+    before = [event(1, "a", 40, "c"), event(2, "b", 5000, "c")]
+    source = orjson.loads(before[0][1])["source"]
+    ghost = (before[0][0], orjson.dumps(ghost_event(source, standing(source).decode(), 500, 20_000)))
+    gone = (event(2, None, 1)[0], None)
+    for found in (
+        rows(*before, ghost, gone),
+        [*rows(*before), *rows(ghost, gone, starts={0: 2}, first=2, held={0: Place(5000, 4995, 5000)})],
+        [*rows(*before), *rows(gone, ghost, event(3, "c", 30_000), starts={0: 2}, first=2)],
+    ):
+        assert state_at(map(as_event, found), 40_000).keys() <= {3}
+        assert set(state_at(map(as_event, found), 20_000)) == {1, 2}, "none knows when"
+
+
+def versions_of(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection:
+        connection.register("history", pa.Table.from_pylist(found))
+        told = versions_sql(["id", "v"], ["id"], "history")
+        shown: list[dict[str, Any]] = (
+            connection.execute(f"FROM ({told}) ORDER BY id, {POSITION}").to_arrow_table().to_pylist()
+        )
+    return shown
 
 
 def as_event(row: dict[str, Any]) -> Event:

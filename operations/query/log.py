@@ -73,7 +73,7 @@ class LogSide:
         found = []
         for one, opened, view in tables:
             mine = _topics(opened, view)
-            as_of = committed(ends, self._reader, self._encoding, mine, _applied(one, opened, view))
+            as_of = committed(ends, self._kafka, self._reader, self._encoding, mine, _applied(one, opened, view))
             found.append(Told(one, as_of))
         return found
 
@@ -86,7 +86,7 @@ class LogSide:
         found = []
         for one in histories:
             assert ends is not None
-            as_of = committed(ends, self._reader, self._encoding, [one.topic], one.applied)
+            as_of = committed(ends, self._kafka, self._reader, self._encoding, [one.topic], one.applied)
             found.append(Told(one.held, as_of, past=one))
         return found
 

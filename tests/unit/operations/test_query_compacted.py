@@ -1,23 +1,31 @@
-"""SQL over a table whose unread part of the log was compacted: no place is claimed."""
+"""SQL over a table whose unread part of the log was compacted: no place is claimed, and no deleted row shown."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import orjson
 import pytest
 
+from cdc.errors import TooLate
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets
 from cdc.log.slices import Slice, SliceReader
 from cdc.records.encoding import JSON
 from connectors.ledger import LedgerEntry
 from operations.query.as_of import COMPACTED, AsOf, Ends, committed, written_after
+from operations.query.tables import Held, Name
+from operations.query.tail import refuse_late
+from spark.log_gaps import unread_since
+from spark.reading.spec import FlowSpec
+from spark.unread import Mark, Unread
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86400.0
 
 
 class Record(NamedTuple):
@@ -93,6 +101,55 @@ def test_rows_of_a_snapshot_are_what_is_told_where_they_wait() -> None:
 
 def test_a_topic_of_events_is_not_compacted() -> None:
     assert Log(Record(4, 50, 60 * HOUR), Record(7, 899, 2 * HOUR), end=8, policy="delete").as_of(5) == AsOf(899)
+
+
+# -- with what the log has besides -------------------------------------------------------------------------------------
+
+HELD = Held(Name("lake", "thing"), 1, "m", 7, 0, ("id",), {}, 1, cast(Any, None))
+SPEC = FlowSpec("lake", {}, {"t": ()}, {}, {}, {})
+WEEK = 7 * DAY
+
+
+def refuse(log: Log, applied: int, since: float | None, held: Held = HELD, spec: FlowSpec = SPEC) -> None:
+    parts = [Slice("t", 0, applied, log.end)] if applied < log.end else []
+    refuse_late(cast(SliceReader, log), held, spec, parts, since, WEEK)
+
+
+# A hot table that nobody has followed for ten days: a row was deleted on the first, event and tombstone are gone.
+TEN_DAYS = Log(Record(4, 50, 10 * DAY), Record(700, 899, DAY), end=901)
+
+
+@pytest.mark.parametrize("log", [TEN_DAYS, Log(Record(4, 50, 10 * DAY), end=8)], ids=["young ones left", "none left"])
+@pytest.mark.parametrize("since", [time.time() - 10 * DAY, None], ids=["long ago", "not known"])
+def test_a_tail_in_which_deletes_may_be_forgotten_is_refused_however_young_what_is_left_of_it(
+    log: Log, since: float | None
+) -> None:
+    with pytest.raises(TooLate, match="may be older than what that remembers of deletes"):
+        refuse(log, 5, since)
+
+
+def test_who_can_have_missed_no_delete_is_not_refused() -> None:
+    long_ago = time.time() - 30 * DAY
+    refuse(TEN_DAYS, 5, time.time() - 6 * DAY)  # its flow has caught up since
+    refuse(TEN_DAYS, 901, long_ago)  # it lacks nothing: nothing was written for weeks
+    refuse(Log(Record(4, 50, 30 * DAY), Record(5, 60, 60), end=6), 5, long_ago)  # what comes next is there, and young
+    refuse(Log(Record(4, 50, DAY), Record(7, 60, 60), end=8), 5, None)  # what was applied last is young
+    refuse(TEN_DAYS, 5, long_ago, SimpleNamespace(**vars(HELD) | {"snapshot": None}))  # type: ignore[arg-type]
+    refuse(TEN_DAYS, 5, long_ago, spec=FlowSpec("lake", {}, {"t": ()}, {}, {}, {}, events=frozenset("t")))
+
+
+def test_how_old_what_a_flow_has_not_read_may_be(tmp_path: Path) -> None:
+    assert unread_since(tmp_path) is None  # it has not run on this machine
+    commits = tmp_path / "checkpoint" / "commits"
+    commits.mkdir(parents=True)
+    (commits / "3").write_text("v1\n{}")
+    assert unread_since(tmp_path) == (commits / "3").stat().st_mtime
+    (tmp_path / "unread.json").write_text(Unread((Mark(2, 100.0), Mark(3, 200.0), Mark(4, 300.0))).to_json())
+    assert unread_since(tmp_path) == 200.0
+    (commits / "3").unlink()
+    (tmp_path / "unread.json").unlink()
+    (tmp_path / "fill.json").write_text(json.dumps({"begun": 50.0}))
+    assert unread_since(tmp_path) == 50.0
 
 
 def test_the_log_tells_how_old_a_part_of_it_may_be() -> None:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from cdc.errors import KafkaError, KafkaUnavailable, LogTruncated, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
@@ -71,13 +72,13 @@ def _refuse_truncated(flow: Flow, first: Offsets, committed: Offsets) -> None:
 
 def _refuse_passed(flow: Flow, unread: Unread, batch: int) -> None:
     if _passed(flow, unread, batch):
-        away = ((_committed_at(flow, batch) or 0.0) - unread.since) / DAY
+        away = ((_committed_at(flow.folder, batch) or 0.0) - unread.since) / DAY
         raise _too_late(flow, f"{flow.title} had not caught up for {away:.1f} days, and has read on since")
 
 
 def _passed(flow: Flow, unread: Unread, batch: int) -> bool:
     """Whether a batch was committed when it was too late already: the whole machine slept, and woke up reading."""
-    ended, most = _committed_at(flow, batch), flow.reading.tombstone_seconds
+    ended, most = _committed_at(flow.folder, batch), flow.reading.tombstone_seconds
     return ended is not None and ended > unread.since + most + look_seconds(most)
 
 
@@ -98,17 +99,38 @@ def read_unread(flow: Flow, batch: int) -> Unread:
     Without its file (an earlier version has run it), or with a checkpoint that was put back to before all that the file
     knows, the end of that batch has to do; a new flow has the whole log before it, and reads it from now on.
     """
-    try:
-        known = Unread.from_json((flow.folder / UNREAD).read_text()).put_back(batch)
-        if batch < 0 and flow.is_new:
-            known = None  # of an earlier life, whose target and checkpoint were removed
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        known = None
+    # A file of an earlier life says nothing: its target and checkpoint were removed.
+    known = None if batch < 0 and flow.is_new else _noted(flow.folder, batch)
     if known is not None:
         return known
-    ended = _committed_at(flow, batch)
-    since = ended if ended is not None else _fill_begun(flow)
+    since = _last_done(flow.folder, batch)
     return Unread((Mark(batch, time.time() if since is None else since),))
+
+
+def unread_since(folder: Path) -> float | None:
+    """Nothing that a flow has not read was written before this (epoch seconds), for others than the flow itself.
+
+    Args:
+        folder: the flow's.
+
+    Returns:
+        None if nothing there tells: it has not run on this machine.
+    """
+    batch, _ = committed_offsets(folder / "checkpoint")
+    known = _noted(folder, batch)
+    return _last_done(folder, batch) if known is None else known.since
+
+
+def _noted(folder: Path, batch: int) -> Unread | None:
+    try:
+        return Unread.from_json((folder / UNREAD).read_text()).put_back(batch)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _last_done(folder: Path, batch: int) -> float | None:
+    ended = _committed_at(folder, batch)
+    return ended if ended is not None else _fill_begun(folder)
 
 
 def write_unread(flow: Flow, unread: Unread) -> None:
@@ -116,17 +138,17 @@ def write_unread(flow: Flow, unread: Unread) -> None:
     write_atomic(flow.folder / UNREAD, unread.to_json())
 
 
-def _committed_at(flow: Flow, batch: int) -> float | None:
+def _committed_at(folder: Path, batch: int) -> float | None:
     try:
-        return (flow.checkpoint / "commits" / str(batch)).stat().st_mtime
+        return (folder / "checkpoint" / "commits" / str(batch)).stat().st_mtime
     except FileNotFoundError:
         return None
 
 
-def _fill_begun(flow: Flow) -> float | None:
+def _fill_begun(folder: Path) -> float | None:
     """A fill reads the log up to where it ended at its beginning; the live flow goes on from there."""
     try:
-        fill = json.loads((flow.folder / "fill.json").read_text())
+        fill = json.loads((folder / "fill.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
     return float(fill.get("begun") or fill.get("at") or 0.0) or None
@@ -165,7 +187,7 @@ class Vigil:
     def _update(self, look: Look | None, filling: bool) -> None:
         self._looked = look.at if look is not None else self._looked
         if filling:
-            self.since = _fill_begun(self.flow) or 0.0
+            self.since = _fill_begun(self.flow.folder) or 0.0
             return
         batch, committed = committed_offsets(self.flow.checkpoint)
         unread = read_unread(self.flow, batch)

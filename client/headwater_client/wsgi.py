@@ -5,11 +5,11 @@ application = ReadYourWrites(get_wsgi_application(), secret=settings.SECRET_KEY.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headwater_client.cookies import DEFAULT_COOKIE, read_cookies, written_cookies
-from headwater_client.session import begin, end
+from headwater_client.session import Tokens, begin, end
 
 
 class ReadYourWrites:
@@ -31,6 +31,40 @@ class ReadYourWrites:
 
         mark = begin(tokens)
         try:
-            return self.app(environ, starting)
+            body = self.app(environ, starting)
+        finally:
+            end(mark)
+        # A server sends a file that it has wrapped itself faster than we could hand it on.
+        theirs = environ.get("wsgi.file_wrapper")
+        made = isinstance(body, (list, tuple)) or (isinstance(theirs, type) and isinstance(body, theirs))
+        return body if made else _Body(body, tokens)
+
+
+class _Body:
+    """What an application makes piece by piece, each with its user's tokens in place: of a generator nothing has run
+    when the call returns, and it may start its response with the first piece."""
+
+    def __init__(self, body: Iterable[bytes], tokens: Tokens) -> None:
+        self._body, self._tokens = body, tokens
+        self._pieces: Iterator[bytes] | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        mark = begin(self._tokens)
+        try:
+            if self._pieces is None:
+                self._pieces = iter(self._body)
+            return next(self._pieces)
+        finally:
+            end(mark)
+
+    def close(self) -> None:
+        """See WSGI: called once the answer is sent, or was broken off."""
+        mark = begin(self._tokens)
+        try:
+            if (close := getattr(self._body, "close", None)) is not None:
+                close()
         finally:
             end(mark)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import orjson
 from confluent_kafka import Message
@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from cdc.errors import DecodeError, HeadwaterError, SourceError
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets, reached
-from cdc.log.slices import SliceReader, slices
+from cdc.log.slices import Slice, SliceReader, slices
 from cdc.records.debezium_json import STREAMED
 from cdc.records.encoding import Encoding
 from cdc.records.position import format_lsn
@@ -22,6 +22,9 @@ from operations.freshness.log import SourceLog
 
 # Records that are looked at, for one that says which commit came before it, and for rows of a snapshot.
 LOOK = 1_000
+# Offsets just before a place among which one has a record: a transaction's marker takes one.
+NEAR = 10
+COMPACTED = "the log may have been compacted behind the table's place: records that it lacks may be gone"
 # How long a transaction of Connect's may be under way, which ends with each of its polls, and between two looks.
 SETTLE_SECONDS, AGAIN_SECONDS = 5.0, 0.01
 
@@ -113,14 +116,18 @@ def _plainly(kafka: Kafka, topics: Collection[str]) -> LedgerEntry:
     return LedgerEntry(0, kafka.ends(counts))
 
 
-def committed(ends: Ends, reader: SliceReader, encoding: Encoding, topics: Collection[str], applied: Offsets) -> AsOf:
+def committed(
+    ends: Ends, kafka: Kafka, reader: SliceReader, encoding: Encoding, topics: Collection[str], applied: Offsets
+) -> AsOf:
     """As of when a table is that has applied its topics through some offsets.
 
     Where it lacks nothing, as the log is. Else the first record of each partition that it lacks says which commit came
     before its own: transactions are in the log in the order of their commits, so all up to that one are in the table.
+    The first that is left says so only if compaction has taken none before it.
 
     Args:
         ends: of the log.
+        kafka: the brokers.
         reader: of the log.
         encoding: of the records.
         topics: of the table.
@@ -133,35 +140,82 @@ def committed(ends: Ends, reader: SliceReader, encoding: Encoding, topics: Colle
     try:
         for part in slices({topic: ends.entry.offsets[topic] for topic in topics}, applied):
             lacking = reader.read([part])
-            before, records = commit_before(lacking, encoding)
+            first = commit_before(lacking, encoding, part.start or 0)
             lacking.close()  # type: ignore[attr-defined]
-            if records and before is None:
+            if first.gap and _may_be_compacted(kafka, reader, part):
+                return AsOf(None, COMPACTED)
+            if first.changes and first.lsn is None:
                 return AsOf(None, "rows of a snapshot wait for the table: it is being filled, or read again")
-            found += [] if before is None else [before]
+            found += [] if first.lsn is None else [first.lsn]
     except HeadwaterError as error:
         return AsOf(None, error.what)
     return AsOf(min(found))
 
 
-def commit_before(messages: Iterable[Message], encoding: Encoding) -> tuple[int | None, int]:
-    """(the last commit before the first record that is no tombstone, in bytes; how many were looked at).
+class Before(NamedTuple):
+    """What the records that a table lacks say.
 
-    None where that record does not say it, or a row of a snapshot is among the next: it was there long before the
-    changes that were streamed around it.
+    Attributes:
+        lsn: the last commit before the first of them, in bytes; None where it does not say that, or rows of a snapshot
+            are among the next: they were there long before the changes that were streamed around them.
+        changes: whether one of them is no tombstone. Of a tombstone that comes first the table has the delete.
+        gap: before the first there are offsets that no record has, or there is none: of a transaction's marker, or of
+            records that compaction has taken.
     """
-    first, records = None, 0
-    for message in messages:
-        records += 1
+
+    lsn: int | None
+    changes: bool
+    gap: bool
+
+
+def commit_before(messages: Iterable[Message], encoding: Encoding, start: int) -> Before:
+    """The last commit before the first record that a table lacks.
+
+    Args:
+        messages: what it lacks of a partition.
+        encoding: of the records.
+        start: the offset at which that begins.
+    """
+    first, changes, gap, looked = None, False, False, 0
+    for looked, message in enumerate(messages, start=1):
         value = message.value()
-        if value is not None and first is None:
-            first = before(value, encoding)
-            if first is None:
-                return None, records
+        if not changes:
+            gap = gap or message.offset() != start + looked - 1
+            first = None if value is None else before(value, encoding)
+            changes = value is not None
         elif value is not None and _is_read(value, encoding):
-            return None, records
-        if records >= LOOK:
+            first = None
+        if looked >= LOOK or (changes and first is None):
             break
-    return first, records
+    return Before(first, changes, gap or not looked)
+
+
+def written_after(reader: SliceReader, part: Slice) -> float:
+    """Nothing of a part was written before this (epoch seconds), as far as the log tells; 0 where it does not.
+
+    A record at its very beginning tells by itself. If none is there (it was compacted, or is a transaction's marker),
+    the next one that is left says nothing of those that are gone; but one just before the part does: all behind it is
+    younger.
+    """
+    start, stamp = part.start or 0, 0
+    near = reader.read([replace(part, start=max(start - NEAR, 0) or None)])
+    for message in near:
+        offset = message.offset() or 0
+        if offset <= start:
+            stamp = message.timestamp()[1]
+        if offset >= start:
+            break
+    near.close()  # type: ignore[attr-defined]
+    return stamp / 1000
+
+
+def _may_be_compacted(kafka: Kafka, reader: SliceReader, part: Slice) -> bool:
+    """Whether records may be gone from a part that later ones of their keys have superseded."""
+    topic = kafka.describe([part.topic]).get(part.topic)
+    if topic is not None and "compact" not in topic.config.get("cleanup.policy", ""):
+        return False  # one of events, of which each stays
+    spared_ms = float(topic.config.get("min.compaction.lag.ms", 0)) if topic is not None else 0.0
+    return time.time() - written_after(reader, part) >= spared_ms / 1000
 
 
 def _is_read(value: bytes, encoding: Encoding) -> bool:

@@ -9,7 +9,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, QueryRefused, QueryTooLarge, TopicRecreated
 from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
-from cdc.log.slices import Slice, SliceReader
+from cdc.log.slices import Slice, SliceReader, slices
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import topics_of
 from cdc.token import WriteToken
@@ -23,12 +23,13 @@ from operations.query.answer import Told
 from operations.query.as_of import AsOf, Ends, committed, read_ends
 from operations.query.histories import Past
 from operations.query.tables import Held
-from operations.query.tail import read_tail, refuse_unfit, spec_of
+from operations.query.tail import read_tail, refuse_late, refuse_unfit, spec_of
 from operations.state.catalogue import remembered_catalogue, source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import known_to, read_frozen
 from spark.disk.applied import applied_offsets
 from spark.disk.state import rebuild_command
+from spark.log_gaps import unread_since
 
 # Between two looks whether the log holds a write; each touches the heartbeat row, at most ten times a second.
 WAIT_SECONDS = 0.02
@@ -73,7 +74,7 @@ class LogSide:
         found = []
         for one, opened, view in tables:
             mine = _topics(opened, view)
-            as_of = committed(ends, self._reader, self._encoding, mine, _applied(one, opened, view))
+            as_of = committed(ends, self._kafka, self._reader, self._encoding, mine, _applied(one, opened, view))
             found.append(Told(one, as_of))
         return found
 
@@ -86,7 +87,7 @@ class LogSide:
         found = []
         for one in histories:
             assert ends is not None
-            as_of = committed(ends, self._reader, self._encoding, [one.topic], one.applied)
+            as_of = committed(ends, self._kafka, self._reader, self._encoding, [one.topic], one.applied)
             found.append(Told(one.held, as_of, past=one))
         return found
 
@@ -112,7 +113,10 @@ class LogSide:
             frozen, known = read_frozen(opened.generation), known_to(self.pipeline, opened.generation, catalogue)
             spec = spec_of(opened.pipeline, one.name.sink, view, known, frozen, snapshot_lsn)
             applied = _applied(one, opened, view)
-            tail = read_tail(self._reader, spec, one, applied, ends.entry.offsets, until, retention)
+            parts = slices({topic: ends.entry.offsets.get(topic, {}) for topic in spec.topics}, applied)
+            since = unread_since(opened.flow_folder(view))
+            refuse_late(self._reader, one, spec, parts, since, retention)
+            tail = read_tail(self._reader, spec, one, parts, until, retention)
             found.append(Told(one, ends.of(_topics(opened, view)), tail, view))
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,13 +11,13 @@ import pyarrow as pa
 from cdc.catalogue import Catalogue
 from cdc.errors import QueryRefused, QueryTooLarge, TooLate
 from cdc.join.view import JoinedView
-from cdc.log.ends import Offsets
-from cdc.log.slices import Slice, SliceReader, slices
+from cdc.log.slices import Slice, SliceReader
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.table_key import TableKey
 from cdc.view import View
+from operations.query.as_of import written_after
 from operations.query.tables import Held
 from operations.query.uniting import Standing, tail_table
 from operations.run.fits import fits_of
@@ -88,17 +88,42 @@ def spec_of(
     return replace(spec, fits=fits_of(spec, catalogue, frozen, values=catalogue.doubts))
 
 
+def refuse_late(
+    reader: SliceReader, held: Held, spec: FlowSpec, parts: Sequence[Slice], since: float | None, retention: float
+) -> None:
+    """Refuse a tail in which deletes may have been forgotten, as `run` refuses to read on from there: that what is left
+    of it is young says nothing, compaction has taken the old records.
+
+    Args:
+        reader: of the log.
+        held: the table.
+        spec: of ``spec_of``.
+        parts: of the log, that it lacks.
+        since: none of them was written before this (epoch seconds); None where its flow does not say.
+        retention: how long the log remembers deletes, in seconds.
+
+    Raises:
+        TooLate: (terminal).
+    """
+    # Of a table that nothing was applied to yet a tombstone that is gone leaves nothing behind.
+    # Events are never deleted.
+    if held.snapshot is None or spec.events or not parts:
+        return
+    oldest = time.time() - retention
+    if (since is None or since < oldest) and any(written_after(reader, part) < oldest for part in parts):
+        raise _too_late(held)
+
+
 def read_tail(
-    reader: SliceReader, spec: FlowSpec, held: Held, applied: Offsets, ends: Offsets, until: float, retention: float
+    reader: SliceReader, spec: FlowSpec, held: Held, parts: Sequence[Slice], until: float, retention: float
 ) -> Tail:
-    """Read and decode what lies between a table and these ends of its topic.
+    """Read and decode what a table lacks of its topic.
 
     Args:
         reader: of the log.
         spec: of ``spec_of``.
         held: the table.
-        applied: topic -> partition -> the first offset that it lacks.
-        ends: topic -> partition -> the offset to stop before.
+        parts: of the log, that it lacks.
         until: when it must be over, in seconds of ``time.monotonic``.
         retention: how long the log remembers deletes, in seconds.
 
@@ -112,11 +137,8 @@ def read_tail(
     (view,) = spec.views.values()
     decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing(), 0, 0
     key = TableKey.of(view)
-    parts = slices({topic: ends.get(topic, {}) for topic in spec.topics}, applied)
     oldest = time.time() * 1000 - retention * 1000
     for piece in _pieces(reader, parts, held, until):
-        # Of a table that nothing was applied to yet a tombstone that is gone leaves nothing behind.
-        # Events are never deleted.
         if held.snapshot is not None and piece[0][1] < oldest and not spec.events:
             raise _too_late(held)
         found = decoder.decode(batch_of([record for record, _ in piece]))
@@ -130,10 +152,12 @@ def read_tail(
 Record = tuple[bytes | None, bytes | None, str, int, int]
 
 
-def _pieces(reader: SliceReader, parts: list[Slice], held: Held, until: float) -> Iterator[list[tuple[Record, int]]]:
+def _pieces(
+    reader: SliceReader, parts: Sequence[Slice], held: Held, until: float
+) -> Iterator[list[tuple[Record, int]]]:
     """Records with their times (epoch milliseconds), some thousand at once."""
     piece = list[tuple[Record, int]]()
-    for count, message in enumerate(reader.read(parts), start=1):
+    for count, message in enumerate(reader.read(list(parts)), start=1):
         place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
         piece.append(((message.key(), message.value(), *place), message.timestamp()[1]))
         if count > MOST_RECORDS or time.monotonic() > until:
@@ -145,7 +169,7 @@ def _pieces(reader: SliceReader, parts: list[Slice], held: Held, until: float) -
         yield piece
 
 
-def _too_large(held: Held, parts: list[Slice], count: int) -> QueryTooLarge:
+def _too_large(held: Held, parts: Sequence[Slice], count: int) -> QueryTooLarge:
     there = sum(one.end - (one.start or 0) for one in parts)
     return QueryTooLarge(
         f"the log has up to {there:,} records that {held.name.shown} lacks: too many to be read for a query"
@@ -158,7 +182,7 @@ def _too_large(held: Held, parts: list[Slice], count: int) -> QueryTooLarge:
 
 def _too_late(held: Held) -> TooLate:
     return TooLate(
-        f"{held.name.shown} lacks records that are older than what the log remembers of deletes",
+        f"what {held.name.shown} lacks of the log may be older than what that remembers of deletes",
         means="rows that were deleted meanwhile would be shown",
         fix=f"`headwater rebuild FILE {held.name.sink} --auto`; without --fresh the table is read as it was committed",
     )

@@ -150,7 +150,7 @@ def _exact(view: View, ids: Sequence[str]) -> frozenset[bytes] | None:
         return frozenset(orjson.dumps({column.name: one}) for one in plain) if simple else None
     # 007 is the id of no document: the record of 7 would be taken for that of a row which is gone.
     numbers = [int(one) for one in plain if re.fullmatch("0|-?[1-9][0-9]{0,18}", one)]
-    return frozenset(orjson.dumps({column.name: number}) for number in numbers if abs(number) < 1 << 63)
+    return frozenset(orjson.dumps({column.name: number}) for number in numbers if -(1 << 63) <= number < 1 << 63)
 
 
 def _as_we_write(key: bytes, columns: Sequence[str]) -> bool:

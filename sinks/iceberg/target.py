@@ -154,7 +154,7 @@ def _filter(key: Sequence[tuple[str, str]], keys: Sequence[str]) -> Any:
         if kind.startswith("int"):
             if not all(text.lstrip("-").isdecimal() for text in values):
                 continue  # somebody else has put in a row without a key
-            values = {int(text) for text in values if abs(int(text)) < 1 << 63}
+            values = {number for number in map(int, values) if -(1 << 63) <= number < 1 << 63}
         if not values:
             return None
         named = cast(Any, In)(name, values)  # its annotations describe the serialised form

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 MAX_KEY_BYTES = 8192  # Redis would take 512 MB; nobody means that
 _SAID: set[tuple[str, str, str]] = set()  # what this process has warned of already
-OLDEST = 5  # 5.0: scripts replicate their effects, so EXPIRE and SET are exact on replicas
+OLDEST = (6, 2)  # SCAN has TYPE since 6.0 (promotion.py), XRANGE ranges that leave their begin out since 6.2
 
 
 class RedisSink:
@@ -56,10 +56,10 @@ class RedisSink:
         with self._server.once("setup"):
             self._server.client().ping()
             info: dict[str, Any] = {} if self._settings.cluster else self._server.client().info()
-        version = str(info.get("redis_version", OLDEST))
-        major = version.split(".", maxsplit=1)[0]
-        if major.isdigit() and int(major) < OLDEST:
-            raise SinkRefused(f"{who} is version {version}", fix=f"use Redis {OLDEST}.0 or newer")
+        version = str(info.get("redis_version", ""))
+        numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+        if numbers and (*numbers, 0)[:2] < OLDEST:
+            raise SinkRefused(f"{who} is version {version}", fix="use Redis {}.{} or newer".format(*OLDEST))
         if info.get("cluster_enabled"):
             raise SinkRefused(f"{who} is part of a Redis Cluster", fix="set `cluster: true` for this sink")
         if info.get("role") == "slave":

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,13 +16,16 @@ import psycopg
 import pytest
 from headwater_client import take_token
 
-from cdc.errors import QueryRefused, QueryTooLarge
+from cdc.errors import QueryRefused, QueryTooLarge, TooLate
 from cdc.pipeline import load
 from cdc.records.position import parse_lsn
 from cdc.token import parse_token
 from operations.query import log as beside
 from operations.query import tail
 from operations.query.query import Answer, Queries
+from operations.state.folder import register_of
+from spark.disk.state import UNREAD
+from spark.unread import Mark, Unread
 from tests.support.local import ready
 from tests.support.migrating import Migrating
 
@@ -135,6 +139,26 @@ def test_a_fresh_query_shows_what_was_committed_though_nothing_follows(
         with pytest.raises(QueryTooLarge, match=r"records that .* lacks"):
             asked(queries, world, fresh=True)
     finally:
+        queries.close()
+
+
+def test_a_fresh_query_is_refused_as_run_would_be(world: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flow has not caught up for ten days, as it knows; the next record in the log knows more, if it is left."""
+    queries, now = opened(world), truth(world)
+    note = register_of(queries.pipeline, "warehouse").generation().flow_folder(world.view("thing")) / UNREAD
+    before = note.read_text()
+    try:
+        assert rows(asked(queries, world, fresh=True)) == now
+        note.write_text(Unread((Mark(-1, time.time() - 10 * 86400),)).to_json())
+        assert rows(asked(queries, world, fresh=True)) == now  # the next record is there, and young
+        monkeypatch.setattr(tail, "written_after", lambda *_: 0.0)  # it was compacted
+        with pytest.raises(TooLate, match="remembers of deletes"):
+            asked(queries, world, fresh=True)
+        assert asked(queries, world).as_of.lsn is not None
+        note.write_text(before)
+        assert rows(asked(queries, world, fresh=True)) == now
+    finally:
+        note.write_text(before)
         queries.close()
 
 

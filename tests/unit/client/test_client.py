@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from email.message import Message
 from pathlib import Path
 from typing import Any
+from wsgiref.util import FileWrapper
 
 import headwater_client
 import pytest
@@ -26,7 +27,7 @@ from headwater_client import (
     whatever,
 )
 from headwater_client.cache import FOLLOW, PIECE, Cache
-from headwater_client.cookies import read_cookies, written_cookies
+from headwater_client.cookies import DEFAULT_COOKIE, read_cookies, written_cookies
 from headwater_client.session import MOST, SECONDS, Tokens, opened, sealed
 from headwater_client.wsgi import ReadYourWrites
 
@@ -103,6 +104,91 @@ def test_the_middleware_keeps_a_users_writes_from_request_to_request() -> None:
     assert current() == ()
     remember(ONE)  # outside of a request: nobody to keep it for
     assert current() == ()
+
+
+def served(app: Callable[..., Any], **environ: Any) -> tuple[list[bytes], list[list[str]]]:
+    """What a server sends: pieces, and the cookies of each start of a response."""
+    started, pieces = list[list[str]](), list[bytes]()
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Callable[[bytes], None]:
+        started.append([value for name, value in headers if name == "Set-Cookie"])
+        return pieces.append
+
+    result = ReadYourWrites(app, secret=SECRET)(environ, start)
+    try:
+        for piece in result:
+            assert current() == (), "between two pieces the server is at work, perhaps for somebody else"
+            assert started, "the headers come first"
+            pieces.append(piece)
+    finally:
+        if hasattr(result, "close"):
+            result.close()
+        assert current() == ()
+    return pieces, started
+
+
+def test_what_a_generator_writes_is_remembered_as_what_a_function_does() -> None:
+    """Calling it runs nothing: its tokens were taken when nobody kept them any more."""
+    closed = list[tuple[str, ...]]()
+
+    def generator(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            remember(ONE)
+            start_response("200 OK", [])
+            yield b"a"
+            assert tuple(current()) == (ONE,)
+            yield b"b"
+        finally:
+            closed.append(tuple(current()))
+
+    pieces, [cookies] = served(generator)
+    assert pieces == [b"a", b"b"] and closed == [(ONE,)]
+    header = "; ".join(value.partition(";")[0] for value in cookies)
+    assert read_cookies(header, DEFAULT_COOKIE, SECRET).all == (ONE,)
+
+    def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        yield from generator(environ, start_response)
+
+    assert served(middleware, HTTP_COOKIE=header)[0] == [b"a", b"b"]
+    broken = iter(ReadYourWrites(generator, secret=SECRET)({}, lambda *_: None))
+    next(broken)
+    broken.close()  # type: ignore[attr-defined]
+    assert closed[-1] == (ONE,) and len(closed) == 3, "a browser went away in the middle"
+
+
+def test_an_error_in_the_middle_of_an_answer_is_the_servers() -> None:
+    def fails(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        write = start_response("200 OK", [])
+        write(b"a")
+        remember(ONE)
+        yield b"b"
+        try:
+            raise KeyError("x")
+        except KeyError:
+            start_response("500 No", [], sys.exc_info())
+        yield b"c"
+        raise LookupError("no more")
+
+    sent = list[list[tuple[str, str]]]()
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Callable[[bytes], None]:
+        sent.append(headers)
+        return lambda piece: None
+
+    result = iter(ReadYourWrites(fails, secret=SECRET)({}, start))
+    assert [next(result), next(result)] == [b"b", b"c"] and [len(headers) for headers in sent] == [0, 1]
+    with pytest.raises(LookupError, match="no more"):
+        next(result)
+    assert current() == ()
+
+
+def test_an_answer_that_is_made_already_is_handed_on_as_it_is() -> None:
+    for made in ([b"a"], (b"a",), FileWrapper(io.BytesIO(b"a"))):
+        app = lambda environ, start, made=made: made  # noqa: E731
+        assert ReadYourWrites(app, secret=SECRET)({"wsgi.file_wrapper": FileWrapper}, lambda *_: None) is made
+    plain = ReadYourWrites(lambda *_: iter([b"a"]), secret=SECRET)({"wsgi.file_wrapper": lambda *_: None}, print)
+    assert list(plain) == [b"a"]
+    plain.close()  # type: ignore[attr-defined]
 
 
 class _Cursor:

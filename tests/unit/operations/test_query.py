@@ -332,7 +332,10 @@ def streamed(commit: int | None, lsn: int, snapshot: str | None = None) -> bytes
 
 
 def messages(*values: bytes | None) -> list[Message]:
-    return [cast(Message, SimpleNamespace(value=lambda value=value: value)) for value in values]
+    return [
+        cast(Message, SimpleNamespace(value=lambda value=value: value, offset=lambda at=at: at))
+        for at, value in enumerate(values)
+    ]
 
 
 def test_the_first_record_that_a_table_lacks_says_through_which_commit_it_is_complete() -> None:
@@ -340,23 +343,24 @@ def test_the_first_record_that_a_table_lacks_says_through_which_commit_it_is_com
     assert before(streamed(None, 650), JSON) is None  # the first transaction after a snapshot
     assert before(streamed(700, 650, "true"), JSON) is None  # a row that a snapshot has read
     assert before(b"no event", JSON) is None
-    assert commit_before(messages(None, streamed(700, 2), streamed(800, 3)), JSON) == (700, 3)
-    assert commit_before(messages(), JSON) == (None, 0)
+    assert commit_before(messages(None, streamed(700, 2), streamed(800, 3)), JSON, 0) == (700, True, False)
+    assert commit_before(messages(None), JSON, 0) == (None, False, False)
 
 
 def test_a_table_that_lacks_rows_of_a_snapshot_is_not_as_new_as_the_first_change_behind_them() -> None:
     """It has none of those rows, and all of them were there when that change was made."""
     for snapshot in ("first", "true", "incremental"):
-        assert commit_before(messages(None, streamed(None, 1, snapshot), streamed(700, 2)), JSON) == (None, 2)
+        lacking = messages(None, streamed(None, 1, snapshot), streamed(700, 2))
+        assert commit_before(lacking, JSON, 0) == (None, True, False)
     # The first transaction after a snapshot: what came before it, it does not say, and the second says "the first".
-    assert commit_before(messages(streamed(None, 2), streamed(650, 3)), JSON) == (None, 1)
+    assert commit_before(messages(streamed(None, 2), streamed(650, 3)), JSON, 0) == (None, True, False)
 
 
 def test_rows_of_a_snapshot_between_the_changes_that_a_table_lacks_are_seen() -> None:
     """A table that was captured later is read in chunks, between which changes of it are streamed."""
     lacking = messages(streamed(700, 2), streamed(None, 1, "incremental"), streamed(800, 3))
-    assert commit_before(lacking, JSON) == (None, 2)
-    assert commit_before(messages(streamed(700, 2), b"no event", streamed(800, 3)), JSON) == (700, 3)
+    assert commit_before(lacking, JSON, 0) == (None, True, False)
+    assert commit_before(messages(streamed(700, 2), b"no event", streamed(800, 3)), JSON, 0) == (700, True, False)
 
 
 def test_several_tables_are_as_old_as_the_oldest() -> None:

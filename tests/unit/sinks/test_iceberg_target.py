@@ -143,6 +143,25 @@ def test_keys_are_texts_as_in_every_other_sink() -> None:
     assert [held.key for held in held_rows(batch, ["id", "day"])] == ["1|2026-01-02"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "column", "bits"), [("int8", pa.int64(), 63), ("int4", pa.int32(), 31), ("int2", pa.int32(), 15)]
+)
+def test_the_least_and_the_greatest_number_of_a_type_are_keys(
+    tmp_path: Path, kind: str, column: pa.DataType, bits: int
+) -> None:
+    """A row that is not found is taken for gone: `verify` calls the table equal that has it, and no repair takes it."""
+    part = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="shop")
+    schema, ends = pa.schema([("id", column), (VERSION_COLUMN, pa.int64())]), [-(1 << bits), (1 << bits) - 1]
+    with catalogue.open_catalog(part, CATALOG) as opened:
+        opened.create_namespace("shop")
+        opened.create_table(catalogue.table_name(part, VIEW), schema).append(pa.table([ends, [8, 16]], schema=schema))
+    looked = target({"type": "iceberg", "name": "lake", "catalog": CATALOG, **vars(part)}, key=[("id", kind)])
+    beyond = [str(-(1 << 63) - 1), str(1 << 63)]
+    for key, version in zip(map(str, ends), (8, 16), strict=True):
+        assert looked.versions(VIEW, [key]) == looked.versions(VIEW, [key, *beyond]) == {key: version}
+    assert looked.versions(VIEW, beyond) == {}
+
+
 @pytest.mark.parametrize("kind", ["text", "uuid"])
 def test_a_row_without_a_key_is_found_beside_the_text_of_that_name(tmp_path: Path, kind: str) -> None:
     part = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="shop")

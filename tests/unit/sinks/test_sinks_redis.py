@@ -212,6 +212,30 @@ def test_secrets_are_not_shown() -> None:
     assert "7777777" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [("5.0.14", False), ("6.0.20", False), ("6", False), ("6.2.0", True), ("7.4.1", True), ("10.0", True), ("", True)],
+)
+def test_a_server_that_lacks_what_a_promotion_and_a_stream_need_is_refused_before_anything_is_written(
+    monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
+) -> None:
+    """On Redis 5 a promotion moved the pointer, and then never came to its end: SCAN has no TYPE there."""
+    client = SimpleNamespace(ping=lambda: True, info=lambda: {"redis_version": version, "role": "master"})
+    settings, claimed = read_settings(config(targets={"v": {}})), list[str]()
+    server = SimpleNamespace(once=lambda what: nullcontext(), client=lambda: client, settings=settings)
+    monkeypatch.setattr("sinks.redis.sink.Server", lambda *given: server)
+    monkeypatch.setattr(RedisSink, "_claim_keys", lambda self, client: claimed.append("keys"))
+    monkeypatch.setattr(RedisSink, "_claim", lambda self, where: claimed.append(where.view))
+    sink = RedisSink(config(targets={"v": {}}))
+    if taken:
+        sink.setup()
+    else:
+        with pytest.raises(SinkRefused, match=f"is version {version}") as refused:
+            sink.setup()
+        assert "use Redis 6.2 or newer" in str(refused.value)
+    assert claimed == (["keys", "v"] if taken else [])
+
+
 def test_a_sink_that_is_opened_again_says_no_second_time_that_its_server_may_evict(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -248,7 +248,10 @@ class Kafka(Part):
 
     def client(self) -> dict[str, str]:
         """Settings of a librdkafka client, with secrets."""
-        return {"bootstrap.servers": self.bootstrap, **self.options_plain()}
+        # Brokers make a topic that somebody names, unless he says no: with their own settings, which lose rows after a
+        # week, and also just after it was deleted, by the question whether it is gone. We create topics by that name.
+        own = {"bootstrap.servers": self.bootstrap, "allow.auto.create.topics": "false"}
+        return {**own, **self.options_plain()}
 
 
 class Connect(Part):

@@ -35,6 +35,7 @@ from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
 from connectors.plan import prepare
 from connectors.postgres import explained
+from connectors.renamed import refuse_renamed
 from connectors.requests import has_failed, hear, request
 from connectors.rest import UNPUBLISHED
 from connectors.servers import Servers, open_servers
@@ -99,6 +100,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
             refuse_empty(slot, running.offset, captured)
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
+        refuse_renamed(pipeline, running.config)
         tables = chosen(wish, captured)
         find_changes(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -22,7 +22,7 @@ from connectors.debezium import connector_name, marker_topic
 from connectors.drop import drop, plan_drop_pipeline
 from connectors.ledger import read_entry
 from connectors.postgres import connect
-from connectors.preflight import preflight
+from connectors.preflight import Level, preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.rest import ConnectClient
 from connectors.servers import open_servers
@@ -316,6 +316,27 @@ def test_dropped_slot_is_refused(source: SourceDatabase, applied: Pipeline) -> N
         connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [applied.source.slot])
         with pytest.raises(SourceError, match="past"):
             plan_pipeline(applied)
+
+
+def test_no_name_is_changed_under_a_connector(source: SourceDatabase, applied: Pipeline) -> None:
+    """`apply` called a slot gone that had another name in the file, and the way out made a second one beside it."""
+    verbs: list[Callable[[Pipeline], object]] = [plan_pipeline, apply, drop, lambda one: resnapshot(one, Wish([]))]
+    for part, key, value in (
+        ("source", "slot", "other"),
+        ("source", "publication", "o"),
+        ("kafka", "topic_prefix", "o"),
+    ):
+        settings = getattr(applied, part).model_copy(update={key: value})
+        renamed = applied.model_copy(update={part: settings})
+        for verb in verbs:
+            with pytest.raises(SourceChanged, match=rf"{part}\.{key}: .*, and the file names {value}"):
+                verb(renamed)
+        (slot,) = [answer for answer in preflight(renamed) if answer.check.name == "slot"]
+        assert [finding.level for finding in slot.findings] == [Level.ERROR]
+    assert plan_pipeline(applied) == []
+    assert source.rows("SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()") == [
+        (applied.source.slot, True)
+    ]
 
 
 def test_foreign_slot_is_neither_used_nor_dropped(source: SourceDatabase) -> None:

@@ -231,6 +231,8 @@ def test_what_can_not_be_one_condition(condition: str, why: str | None) -> None:
         ("int8", 9007199254740993, "9007199254740993"),
         ("numeric", "NAN", "NaN"),
         ("bool", True, "true"),
+        ("bit", True, "1"),
+        ("bit", False, "0"),
         ("text", 'a"\\,{', 'a"\\,{'),
         ("bytea", "AP8=", "\\x00ff"),
         ("date", days_of(-43, 3, 15), "0044-03-15 BC"),
@@ -252,6 +254,9 @@ def test_keys_that_debezium_may_change_are_not_looked_for() -> None:
 
     assert unsure(table(Column("a", "integer", "int4"), Column("b", "text", "text"))) is None
     assert "b of type timetz" in str(unsure(table(Column("a", "integer", "int4"), Column("b", "timetz", "timetz"))))
+    assert "b of type bit varying(8)" in str(unsure(table(Column("b", "bit varying(8)", "varbit"))))
+    assert "b of type flags" in str(unsure(table(Column("b", "flags", "bit")))), "how many zeros it begins with"
+    assert unsure(table(Column("b", "bit(8)", "bit"))) is None
     assert "a of type integer[]" in str(unsure(table(Column("a", "integer[]", "int4", array=True))))
     assert "has no key" in str(unsure(Table("public", "t", (), ())))
 

@@ -457,3 +457,16 @@ def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: Sourc
     assert row is not None
     assert len(row["body"]) == 200_000
     assert plan_pipeline(larger) == []
+
+
+@pytest.mark.slow
+def test_a_row_larger_than_a_producers_memory_by_default_arrives(source: SourceDatabase) -> None:
+    """Kafka's producer refuses what is larger than its 32 MiB, whatever a request may hold."""
+    source.execute("CREATE TABLE doc (id int PRIMARY KEY, body text)", "INSERT INTO doc VALUES (1, 'small')")
+    pipeline = source.pipeline("public.doc", kafka={"max_message_bytes": 40 * 2**20})
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    source.execute(f"INSERT INTO doc VALUES (2, repeat('x', {34 * 2**20}))")
+    assert eventually(lambda: '{"id": 2}' in source.latest(pipeline.topic("public.doc")), 90)
+    row = source.latest(pipeline.topic("public.doc"))['{"id": 2}']
+    assert row is not None and len(row["body"]) == 34 * 2**20

@@ -32,7 +32,7 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
         topics: the changelog topics and dead letters too; the connector's control topics always go.
 
     Raises:
-        SourceChanged: the file names another slot, publication or prefix than the connector has (terminal).
+        SourceChanged: the file names another slot, publication, schema or prefix than the connector has (terminal).
     """
     pipeline, names = servers.pipeline, servers.names
     actions = []

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from cdc.errors import SourceChanged
 from cdc.pipeline import Pipeline
+from connectors.names import Names
 
 
 def refuse_renamed(pipeline: Pipeline, config: Mapping[str, str]) -> None:
-    """Refuse a file whose slot, publication or topics are not those of the connector that runs: it would leave what the
-    connector has to nobody, and for a slot that means WAL without bound. Pure.
+    """Refuse a file whose slot, publication, schema or topics are not those of the connector that runs: it would leave
+    what the connector has to nobody, and for a slot that means WAL without bound. Pure.
 
     Args:
         pipeline: the loaded file.
@@ -19,16 +20,20 @@ def refuse_renamed(pipeline: Pipeline, config: Mapping[str, str]) -> None:
     Raises:
         SourceChanged: names each, as the connector has it and as the file does (terminal).
     """
+    names = Names.of(pipeline)
+    table = f".{names.signal}"
     named = {
         "slot.name": ("source.slot", pipeline.source.slot),
         "publication.name": ("source.publication", pipeline.source.publication),
         "topic.prefix": ("kafka.topic_prefix", pipeline.kafka.topic_prefix or pipeline.name),
+        # In our schema is also the list of what is captured: in another one there is none, and all begins anew.
+        "signal.data.collection": ("source.schema", names.qualified(names.signal)),
     }
     others = []
     for option, (key, name) in named.items():
         asked = str(pipeline.connect.options.get(option, name))  # which win in the connector that is made of it, too
         if config.get(option, asked) != asked:
-            others.append((key, config[option], asked))
+            others.append((key, config[option].removesuffix(table), asked.removesuffix(table)))
     if not others:
         return
     back = ", ".join(f"{key}: {has}" for key, has, _ in others)

@@ -97,10 +97,10 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         slot = read_slot(servers.source, pipeline.source.slot)
         running = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
         if running is not None:
+            refuse_renamed(pipeline, running.config)
             refuse_empty(slot, running.offset, captured)
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
-        refuse_renamed(pipeline, running.config)
         tables = chosen(wish, captured)
         find_changes(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)

@@ -321,15 +321,12 @@ def test_dropped_slot_is_refused(source: SourceDatabase, applied: Pipeline) -> N
 def test_no_name_is_changed_under_a_connector(source: SourceDatabase, applied: Pipeline) -> None:
     """`apply` called a slot gone that had another name in the file, and the way out made a second one beside it."""
     verbs: list[Callable[[Pipeline], object]] = [plan_pipeline, apply, drop, lambda one: resnapshot(one, Wish([]))]
-    for part, key, value in (
-        ("source", "slot", "other"),
-        ("source", "publication", "o"),
-        ("kafka", "topic_prefix", "o"),
-    ):
-        settings = getattr(applied, part).model_copy(update={key: value})
+    for part, key in (("source", "slot"), ("source", "publication"), ("source", "schema"), ("kafka", "topic_prefix")):
+        named = {"schema_" if key == "schema" else key: "other"}
+        settings = getattr(applied, part).model_copy(update=named)
         renamed = applied.model_copy(update={part: settings})
         for verb in verbs:
-            with pytest.raises(SourceChanged, match=rf"{part}\.{key}: .*, and the file names {value}"):
+            with pytest.raises(SourceChanged, match=rf"{part}\.{key}: .*, and the file names other"):
                 verb(renamed)
         (slot,) = [answer for answer in preflight(renamed) if answer.check.name == "slot"]
         assert [finding.level for finding in slot.findings] == [Level.ERROR]

@@ -132,6 +132,7 @@ def test_another_database_of_the_cluster_is_refused() -> None:
     [
         ({"source": {"slot": "shop_slot"}}, "source.slot: headwater_flights", "shop_slot"),
         ({"source": {"publication": "p"}}, "source.publication: headwater_flights", "p"),
+        ({"source": {"schema": "other"}}, "source.schema: headwater", "other"),
         ({"kafka": {"topic_prefix": "shop"}}, "kafka.topic_prefix: flights", "shop"),
     ],
 )

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceError
-from cdc.types import REFUSALS, json_converter, type_key
+from cdc.types import REFUSALS, json_converter, type_key, unsupported
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
 from connectors.source_gaps import BEGIN_AGAIN
@@ -25,7 +25,8 @@ PAGE_ROWS = 2_000
 _MOMENTS = ("date", "timestamp", "timestamptz")
 # Debezium's snapshots read moments through Java's old calendar, which is another one before this day.
 GREGORIAN = "1582-10-15"
-# Not timetz, whose zone is lost; not money, whose text depends on the server's locale; no arrays, ranges, unknowns.
+# Not timetz, whose zone is lost; not varbit, which loses zeros; not money, whose text depends on the server's locale;
+# no arrays, ranges, unknowns.
 EXACT = frozenset(
     (
         *(
@@ -41,12 +42,28 @@ EXACT = frozenset(
             "float8",
             "bytea",
             "bit",
-            "varbit",
         ),
         *("text", "varchar", "bpchar", "citext", "name", "char", "ltree", "jsonb"),
         *("date", "timestamp", "timestamptz", "time", "interval", "inet", "cidr", "macaddr", "macaddr8"),
     )
 )
+# The columns of a key: their types, and where the `=` is by which an index finds a value. An extension's lies in the
+# extension's schema, where we don't look for names: without it citext is compared as text, and ltree not at all. No
+# schema for types that use another one's (varchar, enums), which is Postgres's own.
+COMPARED = """
+WITH RECURSIVE part(name, shown, kind) AS (
+    SELECT attname, format_type(atttypid, -1), atttypid FROM pg_attribute
+    WHERE attrelid = to_regclass(%s) AND attname = ANY(%s)
+    UNION ALL
+    SELECT name, shown, typbasetype FROM part JOIN pg_type t ON t.oid = kind AND typtype = 'd'
+)
+SELECT name, shown, nspname
+FROM part JOIN pg_type t ON t.oid = kind AND typtype <> 'd'
+LEFT JOIN pg_opclass c ON opcintype = kind AND opcdefault AND opcmethod = (SELECT oid FROM pg_am WHERE amname = 'btree')
+LEFT JOIN pg_amop ON amopfamily = opcfamily AND amoplefttype = kind AND amoprighttype = kind AND amopstrategy = 3
+LEFT JOIN pg_operator o ON o.oid = amopopr
+LEFT JOIN pg_namespace n ON n.oid = oprnamespace
+"""
 NO_SWEEP = "leave missed deletes alone with --no-sweep, and look for them with `headwater verify FILE`"
 
 
@@ -55,7 +72,7 @@ def unsure(table: Table) -> str | None:
     if not table.primary_key:
         return "it has no key"
     for column in (table.by_name[name] for name in table.primary_key):
-        if column.array or type_key(column) not in EXACT:
+        if column.array or type_key(column) not in EXACT or unsupported(column) is not None:
             return (
                 f"its key has the column {column.name} of type {column.type_name}, whose values may change on the way"
             )
@@ -109,12 +126,8 @@ class KeyCheck:
         # Without a length: a key that is too long for the column must not be cut until it fits a row.
         with explained(f"reading the key of {self.table.qualified}"):
             name = identifier(self.table.qualified).as_string(self.connection)
-            rows = self.connection.execute(
-                "SELECT attname, format_type(atttypid, -1) FROM pg_attribute"
-                " WHERE attrelid = to_regclass(%s) AND attname = ANY(%s)",
-                [name, list(self.table.primary_key)],
-            )
-            types = {str(column): str(kind) for column, kind in rows}
+            rows = self.connection.execute(COMPARED, [name, list(self.table.primary_key)])
+            found = {str(column): (str(kind), str(schema or "pg_catalog")) for column, kind, schema in rows}
         names = [sql.Identifier(f"k{number}") for number in range(len(self.columns))]
         return sql.SQL(
             "SELECT k.nth FROM unnest({arrays}) WITH ORDINALITY AS k({names}, nth)"
@@ -125,8 +138,11 @@ class KeyCheck:
             table=identifier(self.table.qualified),
             same=sql.SQL(" AND ").join(
                 # The type's name is Postgres's own text, quoted where it must be.
-                sql.SQL("t.{} = k.{}::{}").format(sql.Identifier(column.name), name, _raw(types[column.name]))
+                sql.SQL("t.{} OPERATOR({}.=) k.{}::{}").format(
+                    sql.Identifier(column.name), sql.Identifier(schema), name, _raw(kind)
+                )
                 for column, name in zip(self.columns, names, strict=True)
+                for kind, schema in [found[column.name]]
             ),
         )
 
@@ -192,8 +208,8 @@ def key_text(column: Column, raw: Any) -> str:
     convert = json_converter(column)
     value = raw if convert is None else convert(raw)
     kind = type_key(column)
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if isinstance(value, bool):  # which is what Debezium makes of bit(1), too
+        return ("1" if value else "0") if kind == "bit" else "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, orjson.Fragment):

@@ -34,6 +34,8 @@ AVRO_CONVERTER = "headwater.connect.RowAvroConverter"
 
 # Rows are queued between Postgres and Kafka. Counted alone, 32,768 rows of 10 MB would kill the worker.
 QUEUE_ROWS, QUEUE_BYTES, BATCH_ROWS = 32_768, 64 * 2**20, 8_192
+# Kafka's default of a producer's memory: what needs no more is not named, so that no connector is changed for it.
+PRODUCER_BYTES = 32 * 2**20
 # How long Debezium sleeps when it finds nothing: added to every idle commit's way. Its default is 500 ms.
 POLL_MS = 10
 # The slot is told this often how far Kafka has come: who waits for a write of his own waits for that, too
@@ -237,6 +239,9 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _producer(pipeline: Pipeline) -> dict[str, str]:
+    most = pipeline.kafka.max_message_bytes
+    # A producer refuses what is larger than all of its memory, whatever a request may hold.
+    memory = {"producer.override.buffer.memory": str(2 * most)} if 2 * most > PRODUCER_BYTES else {}
     return {
         "exactly.once.support": "required",
         # One Kafka transaction per poll: a commit in Postgres is visible at once, and a batch costs one transaction.
@@ -244,7 +249,8 @@ def _producer(pipeline: Pipeline) -> dict[str, str]:
         "producer.override.linger.ms": "0",
         "producer.override.batch.size": str(256 * 2**10),
         "producer.override.compression.type": "lz4",
-        "producer.override.max.request.size": str(pipeline.kafka.max_message_bytes),
+        "producer.override.max.request.size": str(most),
+        **memory,
     }
 
 

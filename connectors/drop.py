@@ -18,6 +18,7 @@ from connectors.database.slot import drop_lost_slot, drop_slot, read_slot
 from connectors.database.truncate import TRIGGERS, drop_triggers
 from connectors.debezium import marker_topic, signal_group
 from connectors.postgres import explained
+from connectors.renamed import refuse_renamed
 from connectors.servers import Servers, open_servers
 from connectors.tables.catalogue import read_catalogue
 from connectors.topics import control_topics
@@ -29,10 +30,15 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
     Args:
         servers: of the pipeline.
         topics: the changelog topics and dead letters too; the connector's control topics always go.
+
+    Raises:
+        SourceChanged: the file names another slot, publication, schema or prefix than the connector has (terminal).
     """
     pipeline, names = servers.pipeline, servers.names
     actions = []
-    if read_connector(servers.connect, servers.connector) is not None:
+    running = read_connector(servers.connect, servers.connector)
+    if running is not None:
+        refuse_renamed(pipeline, running.config)  # nobody could find what it has, once the connector is gone
         detail = "stop, forget its offsets, delete"
         actions.append(Action("connector", servers.connector, detail, "present", None, _connector))
     slot = read_slot(servers.source, pipeline.source.slot)

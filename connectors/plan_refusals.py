@@ -15,6 +15,7 @@ from connectors.debezium import marker_topic
 from connectors.preflight import outbox, primary_keys, tables, toast
 from connectors.preflight.gathered import gathered
 from connectors.preflight.model import Level, Site
+from connectors.renamed import refuse_renamed
 from connectors.servers import Servers
 from connectors.source_gaps import (
     refuse_empty,
@@ -47,6 +48,7 @@ def refuse_discontinued(pipeline: Pipeline, actual: Actual) -> None:
     if running is None:
         return
     source = pipeline.source
+    refuse_renamed(pipeline, running.config)  # by another slot's name its own looks gone
     refuse_other(running.config, actual.now)
     refuse_other_database(pipeline.name, source.database, running.config, actual.slot)
     refuse_future(actual.now, running.offset)
@@ -92,7 +94,8 @@ def refuse_old_records(servers: Servers, actual: Actual) -> None:
         raise KafkaError(
             f"not captured yet, but there are records already: {', '.join(full)}",
             means="they are of an earlier capture; rows deleted since then would come back in every view",
-            fix="`headwater drop FILE --topics` (all its topics) before apply; or choose another kafka.topic_prefix",
+            fix="`headwater drop FILE --topics` (all its topics) before apply"
+            + ("; or choose another kafka.topic_prefix" if actual.connector is None else ""),
         )
 
 

@@ -170,13 +170,19 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
         denied: what to do when the role may not; empty for ``fix``.
 
     Raises:
-        SourceUnavailable: the connection broke or a lock was not had in time (transient).
+        SourceUnavailable: the connection broke, a lock was not had in time, or a statement took too long (transient).
         SourceError: Postgres said no (terminal).
     """
     try:
         with waiting_for(f"Postgres: {what}"):
             yield
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
+    except psycopg.errors.QueryCanceled as error:
+        raise SourceUnavailable(
+            f"{what}: took longer than {STATEMENT_SECONDS} s, or somebody has ended it: {_last_line(error)}",
+            means="nothing was changed by this step",
+            fix=fix or "run the same command again when the server has less to do (see pg_stat_activity)",
+        ) from error
+    except psycopg.errors.LockNotAvailable as error:
         raise SourceUnavailable(
             f"{what}: gave up after waiting {LOCK_SECONDS} s for a lock",
             means="another transaction holds the table; nothing was changed by this step",

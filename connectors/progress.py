@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from psycopg import sql
+from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from connectors.captured import Captured
 from connectors.names import identifier
@@ -16,10 +18,17 @@ from connectors.tables.partitions import over_trees
 
 # Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
 COUNT_ROWS = 2_000_000
-# Of a table and its partitions: rows of those that were analysed, and bytes of those that nobody knows anything of.
+# And up to so many bytes: few rows can lie in a large file, behind all that were there before them.
+ROW_BYTES = 100
+# Of a table and its partitions: rows of those that were analysed, as the planner reckons them (in a page there are as
+# many as there were then), bytes of those that nobody knows anything of, and of all. Before Postgres 14 a table that
+# was never analysed has no rows and no pages; one that was empty when it was has so ever since.
 ESTIMATE = over_trees("""
-SELECT sum(greatest(p.reltuples, 0)), coalesce(sum(pg_relation_size(p.oid)) FILTER (WHERE p.reltuples < 0), 0)
-FROM tree t JOIN pg_class p ON p.oid = t.oid WHERE p.relkind = 'r'
+SELECT coalesce(sum(reltuples * bytes / (relpages * current_setting('block_size')::float8)) FILTER (WHERE known), 0),
+       coalesce(sum(bytes) FILTER (WHERE NOT known), 0), sum(bytes)
+FROM (SELECT p.reltuples::float8, p.relpages, p.reltuples >= 0 AND p.relpages > 0 AS known,
+             pg_relation_size(p.oid) AS bytes
+      FROM tree t JOIN pg_class p ON p.oid = t.oid WHERE p.relkind = 'r') AS files
 """)
 
 
@@ -93,15 +102,17 @@ class SnapshotMeter:
 
 
 def total_rows(connection: Connection, table: str) -> int | None:
-    """Rows of a table and its partitions: counted when few, else estimated; None if only counting tells."""
-    with explained(f"counting rows of {table}"):
+    """Rows of a table and its partitions: counted when few, else estimated; None if only counting tells, or if that
+    takes too long, or somebody has locked the table: nothing depends on it."""
+    with explained(f"counting rows of {table}"), suppress(QueryCanceled, LockNotAvailable):
         row = connection.execute(ESTIMATE, {"tables": [table]}).fetchone()
-        if row is None or row[0] is None:
+        if row is None or row[2] is None:
             return None
-        rows, unknown_bytes = row
-        if unknown_bytes > COUNT_ROWS * 100:
+        rows, unknown_bytes, all_bytes = row
+        if unknown_bytes > COUNT_ROWS * ROW_BYTES:
             return None
-        if rows > COUNT_ROWS:
-            return int(rows)
+        if rows > COUNT_ROWS or all_bytes > COUNT_ROWS * ROW_BYTES:
+            return int(rows) or None
         counted = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(table))).fetchone()
         return int(counted[0]) if counted else None
+    return None

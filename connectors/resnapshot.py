@@ -35,6 +35,7 @@ from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
 from connectors.plan import prepare
 from connectors.postgres import explained
+from connectors.renamed import refuse_renamed
 from connectors.requests import has_failed, hear, request
 from connectors.rest import UNPUBLISHED
 from connectors.servers import Servers, open_servers
@@ -96,6 +97,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         slot = read_slot(servers.source, pipeline.source.slot)
         running = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
         if running is not None:
+            refuse_renamed(pipeline, running.config)
             refuse_empty(slot, running.offset, captured)
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")

@@ -41,6 +41,11 @@ KNOWN = (
         " makes it; if it goes on failing, `headwater resnapshot FILE --all` makes the slot anew",
     ),
     (
+        re.compile(r"\bRecordTooLargeException\b.*\bbuffer\.memory\b"),
+        "a row is larger than the memory of the connector's producer, and none is skipped: `headwater apply FILE` sets"
+        " it by `kafka.max_message_bytes`, unless connect.options have another producer.override.buffer.memory",
+    ),
+    (
         re.compile(r"\bRecordTooLargeException\b"),
         "a row is larger than `kafka.max_message_bytes` lets through, and none is skipped: raise it in the file, then"
         " `headwater apply FILE`",

@@ -234,19 +234,20 @@ class Kafka:
             }
         )
 
-    def _listed(self) -> dict[str, Any]:
-        """What the brokers tell of every topic, by name."""
+    def _listed(self, name: str | None = None) -> dict[str, Any]:
+        """What the brokers tell of every topic, or of one, by name."""
         try:
-            found: dict[str, Any] = self.admin.list_topics(timeout=self.seconds).topics
+            found: dict[str, Any] = self.admin.list_topics(topic=name, timeout=self.seconds).topics
         except KafkaException as error:
-            raise translate("listing topics", error, self.bootstrap) from error
+            what = f"looking for topic {name}" if name else "listing topics"
+            raise translate(what, error, self.bootstrap) from error
         return found
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""
 
         def is_there() -> bool:
-            metadata = self.admin.list_topics(topic=name, timeout=self.seconds).topics.get(name)
+            metadata = self._listed(name).get(name)
             return metadata is not None and metadata.error is None and bool(metadata.partitions)
 
         if poll(is_there, lambda found: found == there, self.seconds, 0.1) != there:

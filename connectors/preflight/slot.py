@@ -12,6 +12,7 @@ from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.renamed import refuse_renamed
 from connectors.source_gaps import (
     refuse_empty,
     refuse_future,
@@ -55,6 +56,7 @@ def run(site: Site) -> Iterator[Finding]:
     try:
         now = read_moment(site.db)
         if running is not None:
+            refuse_renamed(site.pipeline, running.config)
             refuse_other(running.config, now)
             refuse_other_database(site.pipeline.name, site.pipeline.source.database, running.config, slot)
             refuse_future(now, running.offset)

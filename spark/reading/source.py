@@ -163,6 +163,8 @@ def _options(bootstrap: str, topics: Sequence[str], client: Mapping[str, str], f
         # Connect writes in transactions: what was aborted must not be seen.
         "kafka.isolation.level": "read_committed",
         "kafka.fetch.max.wait.ms": str(fetch_wait_ms),
+        # A topic that was deleted while it is read stays away: the Java client would let the brokers make it.
+        "kafka.allow.auto.create.topics": "false",
         # After each poll Spark asks for the topic's ends, in two round trips; with the default of 500 records that was
         # a fifth of the time of reading.
         "kafka.max.poll.records": "5000",

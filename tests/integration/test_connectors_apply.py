@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -22,7 +22,7 @@ from connectors.debezium import connector_name, marker_topic
 from connectors.drop import drop, plan_drop_pipeline
 from connectors.ledger import read_entry
 from connectors.postgres import connect
-from connectors.preflight import preflight
+from connectors.preflight import Level, preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.rest import ConnectClient
 from connectors.servers import open_servers
@@ -318,6 +318,24 @@ def test_dropped_slot_is_refused(source: SourceDatabase, applied: Pipeline) -> N
             plan_pipeline(applied)
 
 
+def test_no_name_is_changed_under_a_connector(source: SourceDatabase, applied: Pipeline) -> None:
+    """`apply` called a slot gone that had another name in the file, and the way out made a second one beside it."""
+    verbs: list[Callable[[Pipeline], object]] = [plan_pipeline, apply, drop, lambda one: resnapshot(one, Wish([]))]
+    for part, key in (("source", "slot"), ("source", "publication"), ("source", "schema"), ("kafka", "topic_prefix")):
+        named = {"schema_" if key == "schema" else key: "other"}
+        settings = getattr(applied, part).model_copy(update=named)
+        renamed = applied.model_copy(update={part: settings})
+        for verb in verbs:
+            with pytest.raises(SourceChanged, match=rf"{part}\.{key}: .*, and the file names other"):
+                verb(renamed)
+        (slot,) = [answer for answer in preflight(renamed) if answer.check.name == "slot"]
+        assert [finding.level for finding in slot.findings] == [Level.ERROR]
+    assert plan_pipeline(applied) == []
+    assert source.rows("SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()") == [
+        (applied.source.slot, True)
+    ]
+
+
 def test_foreign_slot_is_neither_used_nor_dropped(source: SourceDatabase) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY)")
     pipeline = source.pipeline("public.t", source={"slot": f"{source.name}_other"})
@@ -436,3 +454,16 @@ def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: Sourc
     assert row is not None
     assert len(row["body"]) == 200_000
     assert plan_pipeline(larger) == []
+
+
+@pytest.mark.slow
+def test_a_row_larger_than_a_producers_memory_by_default_arrives(source: SourceDatabase) -> None:
+    """Kafka's producer refuses what is larger than its 32 MiB, whatever a request may hold."""
+    source.execute("CREATE TABLE doc (id int PRIMARY KEY, body text)", "INSERT INTO doc VALUES (1, 'small')")
+    pipeline = source.pipeline("public.doc", kafka={"max_message_bytes": 40 * 2**20})
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    source.execute(f"INSERT INTO doc VALUES (2, repeat('x', {34 * 2**20}))")
+    assert eventually(lambda: '{"id": 2}' in source.latest(pipeline.topic("public.doc")), 90)
+    row = source.latest(pipeline.topic("public.doc"))['{"id": 2}']
+    assert row is not None and len(row["body"]) == 34 * 2**20

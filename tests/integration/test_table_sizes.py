@@ -47,6 +47,27 @@ def test_a_snapshot_counts_only_what_is_small_with_its_partitions(
         assert progress.total_rows(connection, "public.none") is None
 
 
+def test_a_large_file_of_few_rows_is_not_read_to_count_them(
+    source: SourceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue whose rows are gone again is gigabytes; and what was analysed while it was small has grown since."""
+    source.execute(
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY) WITH (autovacuum_enabled = false)" for name in ("queue", "grown")),
+        "INSERT INTO queue SELECT generate_series(1, 5000)",
+        "DELETE FROM queue WHERE id <= 4990",
+        "INSERT INTO grown SELECT generate_series(1, 200)",
+        "ANALYZE",
+        "DELETE FROM queue WHERE id = 5000",
+        "INSERT INTO grown SELECT generate_series(201, 5000)",
+    )
+    with source.connect() as connection:
+        assert progress.total_rows(connection, "public.queue") == 9, "small enough to be counted"
+        monkeypatch.setattr(progress, "COUNT_ROWS", 1_000)
+        assert progress.total_rows(connection, "public.queue") == 10
+        grown = progress.total_rows(connection, "public.grown")
+        assert grown is not None and 4_000 < grown < 6_000 and grown != 5_000
+
+
 def test_partitions_that_log_nothing_are_told_of_at_every_depth(source: SourceDatabase) -> None:
     """Only a superuser makes a foreign server; and a table with a foreign partition has no key."""
     with source.connect("superuser") as connection, connection.transaction(force_rollback=True):

@@ -8,8 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from pydantic import ValidationError
 
 from cdc.catalogue import Column, Table
+from cdc.log.letters import MORE_BYTES, letters_config
 from connectors.debezium import (
     AVRO_CONVERTER,
     QUIET_CONNECTOR,
@@ -99,6 +102,22 @@ def test_configuration_as_a_whole() -> None:
         "transforms.slim.exclude": "before,transaction,ts_us,ts_ns",
         "transforms.slim.replace.null.with.default": "false",
     }
+
+
+def test_a_producer_has_memory_for_the_largest_record() -> None:
+    """Above 32 MiB it refused the record, for its memory, and the way out was said to be a larger limit."""
+    memory, mib = "producer.override.buffer.memory", 2**20
+    configs = [connector_config(pipeline(kafka={"max_message_bytes": n * mib}), catalogue()) for n in (10, 16, 17, 90)]
+    assert [config.get(memory) for config in configs] == [None, None, str(34 * mib), str(180 * mib)]
+
+
+def test_the_largest_record_that_a_file_may_ask_for_is_one_that_clients_take() -> None:
+    most = 90 * 2**20
+    with pytest.raises(ValidationError, match="max_message_bytes"):
+        pipeline(kafka={"max_message_bytes": most + 1})
+    settings = letters_config(pipeline(kafka={"max_message_bytes": most}))["client"]
+    Producer(settings | {"log_level": 0})  # which refuses what is out of its range
+    assert most + MORE_BYTES < 100_000_000, "librdkafka's receive.message.max.bytes"
 
 
 def test_a_worker_with_our_converter_writes_with_it() -> None:

@@ -19,7 +19,9 @@ from connectors.captured import Captured
 from connectors.conditions import unfit
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
+from connectors.debezium import connector_config
 from connectors.missed_deletes import ghost_event, standing
+from connectors.renamed import refuse_renamed
 from connectors.resnapshot import Wish, chosen, moved
 from connectors.source_gaps import (
     Remembered,
@@ -31,7 +33,7 @@ from connectors.source_gaps import (
     refuse_shorter,
     stored_lsn,
 )
-from tests.support.connector_cases import pipeline
+from tests.support.connector_cases import catalogue, pipeline
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -125,6 +127,34 @@ def test_another_database_of_the_cluster_is_refused() -> None:
     assert "another `name`" in error.value.fix
 
 
+@pytest.mark.parametrize(
+    ("parts", "has", "asked"),
+    [
+        ({"source": {"slot": "shop_slot"}}, "source.slot: headwater_flights", "shop_slot"),
+        ({"source": {"publication": "p"}}, "source.publication: headwater_flights", "p"),
+        ({"source": {"schema": "other"}}, "source.schema: headwater", "other"),
+        ({"kafka": {"topic_prefix": "shop"}}, "kafka.topic_prefix: flights", "shop"),
+    ],
+)
+def test_a_name_is_not_changed_under_a_connector(parts: dict[str, Any], has: str, asked: str) -> None:
+    """Its slot stayed, kept WAL without bound, and nobody watched it."""
+    running = connector_config(pipeline(), catalogue())
+    with pytest.raises(SourceChanged, match=f"is captured with {has}, and the file names {asked}") as refused:
+        refuse_renamed(pipeline(**parts), running)
+    assert f"put back `{has}`" in refused.value.fix and "headwater drop FILE --topics" in refused.value.fix
+    refuse_renamed(pipeline(**parts), connector_config(pipeline(**parts), catalogue()))
+
+
+def test_what_a_connector_is_called_by_its_own_options_counts() -> None:
+    own = pipeline(connect={"options": {"slot.name": "theirs", "max.batch.size": 1}})
+    refuse_renamed(own, connector_config(own, catalogue()))
+    with pytest.raises(SourceChanged, match=r"source\.slot: theirs, and the file names headwater_flights"):
+        refuse_renamed(pipeline(), connector_config(own, catalogue()))
+    with pytest.raises(SourceChanged, match=r"source\.slot: headwater_flights, and the file names theirs"):
+        refuse_renamed(own, connector_config(pipeline(), catalogue()))
+    refuse_renamed(own, {})
+
+
 # -- closing one -------------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +232,8 @@ def test_what_can_not_be_one_condition(condition: str, why: str | None) -> None:
         ("int8", 9007199254740993, "9007199254740993"),
         ("numeric", "NAN", "NaN"),
         ("bool", True, "true"),
+        ("bit", True, "1"),
+        ("bit", False, "0"),
         ("text", 'a"\\,{', 'a"\\,{'),
         ("bytea", "AP8=", "\\x00ff"),
         ("date", days_of(-43, 3, 15), "0044-03-15 BC"),
@@ -223,6 +255,9 @@ def test_keys_that_debezium_may_change_are_not_looked_for() -> None:
 
     assert unsure(table(Column("a", "integer", "int4"), Column("b", "text", "text"))) is None
     assert "b of type timetz" in str(unsure(table(Column("a", "integer", "int4"), Column("b", "timetz", "timetz"))))
+    assert "b of type bit varying(8)" in str(unsure(table(Column("b", "bit varying(8)", "varbit"))))
+    assert "b of type flags" in str(unsure(table(Column("b", "flags", "bit")))), "how many zeros it begins with"
+    assert unsure(table(Column("b", "bit(8)", "bit"))) is None
     assert "a of type integer[]" in str(unsure(table(Column("a", "integer[]", "int4", array=True))))
     assert "has no key" in str(unsure(Table("public", "t", (), ())))
 

@@ -289,6 +289,14 @@ def test_a_trace_is_told_by_its_first_line_and_its_root_cause() -> None:
     lost = "java.lang.IndexOutOfBoundsException: Index 9 out of bounds for length 9"
     for trace in (f"{lost}\n\tat java.util.x", f"a.ConnectException: died\n\tat b\nCaused by: {lost}"):
         assert "stored generated column" in first_line(trace)[:150] and lost in first_line(trace)
+    large = (
+        "org.apache.kafka.common.errors.RecordTooLargeException: The message is 40000000 bytes when serialized which is"
+    )
+    assert "raise it in the file" in first_line(f"{large} larger than 10, which is the value of the max.request.size")
+    told = first_line(
+        f"{large} larger than the total memory buffer you have configured with the buffer.memory configur"
+    )
+    assert "raise it in the file" not in told and "`headwater apply FILE` sets it by `kafka.max_message_bytes`" in told
     assert "generated" not in first_line(lost.replace("Index 9", "Index 12"))
     assert first_line("") == ""
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Column, Table
+from cdc.log.client import Topic
 from connectors.database.grants import Right
 from connectors.names import Names
 from connectors.plan_refusals import refuse_unfit
@@ -185,6 +186,20 @@ def test_topics_with_the_same_wrong_settings_are_one_finding(monkeypatch: pytest
     assert told.message == (
         f"9 topics ({FIRST} and 4 more) have other settings than the pipeline's: segment.ms=1 is wanted"
     )
+
+
+def test_topics_of_too_few_copies_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [Topic(name, 2, 3, {}) for name in names(9)]
+    there = {topic.name: replace(topic, replication=1) for topic in wanted}
+    monkeypatch.setattr(brokers, "wanted_topics", lambda *_: wanted)
+    asked = site(kafka=SimpleNamespace(describe=lambda *_: there), catalogue=catalogue(), source=Exception())
+    [told] = gathered(brokers.run(asked))
+    assert told.level is Level.WARNING and "kafka-reassign-partitions.sh" in told.fix
+    assert told.message == (
+        f"9 topics ({FIRST} and 4 more) hold 1 copy of each record, and kafka.replication_factor is 3"
+    )
+    there |= {topic.name: replace(topic, replication=more) for topic, more in zip(wanted, [3, 4] * 5, strict=False)}
+    assert list(brokers.run(asked)) == []
 
 
 def test_apply_refuses_many_tables_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

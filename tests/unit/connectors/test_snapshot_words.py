@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from psycopg.errors import LockNotAvailable, QueryCanceled
 from rich.console import ConsoleDimensions
 
+from cdc.errors import SourceUnavailable
 from connectors.captured import Captured
-from connectors.progress import Progress, TableProgress
+from connectors.postgres import explained
+from connectors.progress import Progress, TableProgress, total_rows
 from connectors.signals import Heard
 from connectors.snapshot import Waiting, is_read
 from console.cli.shared import snapshot_bars
@@ -102,6 +105,27 @@ def test_a_table_is_read_when_debezium_says_so() -> None:
     assert not is_read(heard, Captured("s.a", "wanted", None, at)), "that was another time"
     assert is_read(heard, Captured("s.b", "requested", "id-1", at))
     assert not is_read(heard, Captured("s.b", "initial", None, at))
+
+
+@pytest.mark.parametrize("error", [QueryCanceled, LockNotAvailable])
+def test_rows_that_can_not_be_counted_are_not_known(error: type[Exception]) -> None:
+    """For a bar that nobody needs `apply --wait` ended with an error, of a lock that nobody had."""
+
+    def execute(query: Any, values: Any = None) -> Any:
+        if values is None:
+            raise error("canceling statement due to statement timeout")
+        return SimpleNamespace(fetchone=lambda: (7.0, 0, 8192))
+
+    assert total_rows(SimpleNamespace(execute=execute), "public.t") is None  # type: ignore[arg-type]
+
+
+def test_a_statement_that_takes_too_long_is_not_a_lock() -> None:
+    with pytest.raises(SourceUnavailable) as slow, explained("looking"):
+        raise QueryCanceled("too slow")
+    assert slow.value.what == "looking: took longer than 60 s, or somebody has ended it: too slow"
+    assert "lock" not in str(slow.value) and "has less to do" in slow.value.fix
+    with pytest.raises(SourceUnavailable, match="gave up after waiting 10 s for a lock"), explained("looking"):
+        raise LockNotAvailable("lock timeout")
 
 
 def test_the_wait_tells_which_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

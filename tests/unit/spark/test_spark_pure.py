@@ -10,7 +10,7 @@ from cdc.errors import ConfigError
 from cdc.log.ends import reached
 from spark.failures import explain
 from spark.machine.jars import find_jars
-from spark.reading.source import java_client
+from spark.reading.source import _options, java_client
 from spark.warehouse.merge import merge_statement
 from truth.digest import digest
 
@@ -28,6 +28,11 @@ def test_kafka_options_are_translated_for_java() -> None:
     assert java["ssl.truststore.type"] == "PEM"
     assert 'scram.ScramLoginModule required username="u" password="p\\"w\\\\";' in java["sasl.jaas.config"]
     assert not {"sasl.username", "sasl.password", "ssl.ca.location"} & set(java)
+
+
+def test_a_topic_that_is_read_is_not_made_by_reading_it() -> None:
+    options = _options("127.0.0.1:1", ["p.public.t"], {}, 1)
+    assert options["kafka.allow.auto.create.topics"] == "false"
 
 
 def test_an_unknown_mechanism_is_refused() -> None:

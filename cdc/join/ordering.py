@@ -18,7 +18,8 @@ from cdc.types.times import days_of
 Key = Callable[[Any], Any]
 
 _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
-_INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
+_NUMBERS = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double", "numeric"))
+_MOMENTS = frozenset(("date", "timestamp", "timestamp_ntz"))
 _INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
 
 
@@ -58,13 +59,22 @@ def order_key(kind: str) -> Key:
     Args:
         kind: as ``cdc.types.spark_type`` spells it; ``numeric`` for a numeric that travels as text.
     """
-    if kind in _INTEGERS or kind in ("float", "double", "numeric") or kind.startswith("decimal"):
+    if kind in _NUMBERS or kind.startswith("decimal"):
         return _number
-    if kind in ("date", "timestamp", "timestamp_ntz"):
+    if kind in _MOMENTS:
         return moment
     if kind == "boolean":
         return bool
     return _text
+
+
+def has_order(kind: str) -> bool:
+    """Whether values of a type that Spark SQL gives are ordered here as Spark orders them.
+
+    Those of any other are kept as texts, and a text's bytes are not its order: of an interval PT9M is behind PT10M, and
+    a collation has an order of its own.
+    """
+    return kind in _NUMBERS or kind in _MOMENTS or kind in ("boolean", "string") or kind.startswith("decimal")
 
 
 def is_text(kind: str) -> bool:

@@ -23,6 +23,7 @@ from cdc.errors import ConfigError, DecodeError
 from cdc.gather import Gathering
 from cdc.join.expressions import mentions, over_struct, quoted
 from cdc.join.layout import TableLayout
+from cdc.join.ordering import has_order
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from spark.join.records import COMPUTED
@@ -43,6 +44,8 @@ from spark.reading.expressions import (
 from spark.reading.guard import guarded
 from spark.reading.record import RECORD, RECORD_DDL
 from spark.reading.spec import unpack
+
+ORDERED = "make a number, a moment or a plain text of it: of an interval, `unix_micros(b) - unix_micros(a)`"
 
 
 def needed(view: JoinedView) -> list[TableLayout]:
@@ -201,6 +204,8 @@ def _kind(
         raise refuse(f"{said} gives {kind}, which has no sum", "cast it to a number, or take min, max or count")
     if kind.startswith(("array", "struct", "map", "binary", "variant")):
         raise refuse(f"{said} gives {kind}, which is not one value", "take a part of it, or turn it into a string")
+    if aggregate.function in ("min", "max") and aggregate.column is None and not has_order(kind):
+        raise refuse(f"{said} gives {kind}, which has no order here", ORDERED)
     return kind
 
 

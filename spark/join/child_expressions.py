@@ -45,7 +45,10 @@ from spark.reading.guard import guarded
 from spark.reading.record import RECORD, RECORD_DDL
 from spark.reading.spec import unpack
 
-ORDERED = "make a number, a moment or a plain text of it: of an interval, `unix_micros(b) - unix_micros(a)`"
+ORDERED = (
+    "make a number, a moment or a plain text of it: of an interval, "
+    "`unix_micros(CAST(b AS timestamp)) - unix_micros(CAST(a AS timestamp))`"
+)
 
 
 def needed(view: JoinedView) -> list[TableLayout]:
@@ -60,11 +63,14 @@ def _columns(layout: TableLayout) -> list[str]:
     return [column.name for column in layout.table.columns if column.name in said]
 
 
+# A struct needs a field, and `count(*) where 1 = 1` names none. Beside others it would be one of `struct(*)`.
+_NO_COLUMN = "__row"
+
+
 def _struct(layout: TableLayout) -> str:
     by_name = layout.table.by_name
-    # A struct needs a field, and `count(*) where 1 = 1` names none.
-    fields = ["`__row`:boolean", *(f"{quoted(name)}:{types.spark_type(by_name[name])}" for name in _columns(layout))]
-    return "struct<" + ",".join(fields) + ">"
+    fields = [f"{quoted(name)}:{types.spark_type(by_name[name])}" for name in _columns(layout)]
+    return "struct<" + ",".join(fields or [f"{quoted(_NO_COLUMN)}:boolean"]) + ">"
 
 
 def record_schema(view: JoinedView) -> str:
@@ -81,9 +87,8 @@ def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for layout in needed(view_of(spec)):
         by_name = layout.table.by_name
         converters = [(name, types.arrow_converter(by_name[name])) for name in _columns(layout)]
-        fields = [pa.field("__row", pa.bool_())]
-        fields += [pa.field(name, types.arrow_type(by_name[name])) for name, _ in converters]
-        plans.append((layout, converters, pa.struct(fields)))
+        fields = [pa.field(name, types.arrow_type(by_name[name])) for name, _ in converters]
+        plans.append((layout, converters, pa.struct(fields or [pa.field(_NO_COLUMN, pa.bool_())])))
     for batch in batches:
         structs: list[list[dict[str, object] | None]] = [[] for _ in plans]
         plain = (batch.column(name).to_pylist() for name in RECORD.names)
@@ -105,7 +110,7 @@ def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def _typed(after: dict[str, object], converters: list[tuple[str, types.Converter | None]]) -> dict[str, object]:
-    row: dict[str, object] = {"__row": True}
+    row: dict[str, object] = {}
     for name, convert in converters:
         value = after.get(name)
         row[name] = value if convert is None or value is None else convert(value)

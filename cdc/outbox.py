@@ -27,7 +27,7 @@ def is_outbox(pipeline: Pipeline, table: str) -> bool:
 
 def other_events(pipeline: Pipeline) -> str:
     """The topic of events whose type has none of its own; the others' names begin with it."""
-    return f"{pipeline.kafka.topic_prefix}-events"
+    return pipeline.events_topic
 
 
 def events_topics(pipeline: Pipeline, types: Iterable[str] = ()) -> tuple[str, ...]:

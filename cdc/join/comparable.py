@@ -28,6 +28,8 @@ _NO_EQUALITY = frozenset(
 )
 # Text that Postgres does not order as text.
 _OTHER_ORDER = _NO_EQUALITY | {"interval", "timetz", "inet", "cidr", "ltree", "bytea", "jsonb"}
+# Values that are neither numbers nor texts.
+_OBJECTS = frozenset(("json", "jsonb", "hstore", "point"))
 _NUMBERS = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric", "money"))
 
 
@@ -77,6 +79,17 @@ def not_sorted(column: Column) -> str | None:
         why = f": {_AMBIGUOUS[key]}" if key == "timetz" else ""
         return f"{column.name} is {kind(column)}, which has no order here{why}"
     return None
+
+
+def not_arranged(column: Column) -> str | None:
+    """Why the first of many rows can't be found by a column of a key; None if they can.
+
+    A place among others is a number (``cdc.join.ordering.rank``), and of what is neither a number nor a text none is
+    made. All of the rows can be sorted by it.
+    """
+    if column.array:
+        return f"{column.name} is an array ({kind(column)})"
+    return f"{column.name} is {kind(column)}" if type_key(column) in _OBJECTS else None
 
 
 def not_added(column: Column) -> str | None:

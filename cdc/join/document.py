@@ -214,7 +214,9 @@ class _Reversed:
 
 
 def _kind(column: Column) -> str:
-    return "numeric" if types.type_key(column) == "numeric" and not column.array else types.spark_type(column)
+    if types.type_key(column) == "numeric":
+        return "array<numeric>" if column.array else "numeric"
+    return types.spark_type(column)
 
 
 def rank_of(column: Column, at: int, order: Order) -> Callable[[Sequence[Any]], float]:

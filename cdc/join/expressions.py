@@ -4,13 +4,13 @@ Spark itself parses and checks expressions (spark/reading/expressions.py). What 
 words, and of a word whether it can be a column. ``mentions`` may say too much (a column too many is stored), never too
 little; ``over_struct`` must be exact, and so follows whether an operand or an operator may stand at a place: in
 ``CAST(x AS date)``, ``EXTRACT(year FROM t)`` and ``transform(a, year -> year + 1)`` no column ``year`` or ``date`` is
-meant.
+meant. Of a word of the grammar both ask whether a column of that name is asked for: ``end - start``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 Kind = Literal["word", "quoted", "string", "number", "symbol", "broken"]
@@ -24,12 +24,15 @@ _TOKEN = re.compile(
 )
 _COMMENT_END = re.compile(r"/\*|\*/")
 
-# Words that stand where an operand may, and are none.
-_NOT_OPERANDS = """and or not is in like ilike rlike regexp between case when then else end null true false distinct
-    from for all any some exists as div escape"""
-_NEVER = frozenset(_NOT_OPERANDS.split())
+# Words behind an operand, and those before one. Spark reserves none: each may be a column (`end - start`) as well.
+_BEHIND_WORDS = "and or is in like ilike rlike regexp between when then else end from for as div escape"
+_BEHIND = frozenset(_BEHIND_WORDS.split())
+_CONSTANTS = frozenset(("null", "true", "false"))
+_GRAMMAR = _BEHIND | _CONSTANTS | frozenset(("not", "case", "distinct", "all", "any", "some", "exists"))
+_AFTER_NOT = frozenset(("in", "like", "ilike", "rlike", "regexp", "between"))
 _UNIT_WORDS = "year quarter month week day dayofyear hour minute second millisecond microsecond"
 _UNITS = frozenset(_UNIT_WORDS.split())
+_SPANS = _UNITS | {"nanosecond", "nanoseconds"} | {f"{unit}s" for unit in _UNITS}
 _WITH_UNIT = frozenset(("timestampadd", "dateadd", "date_add", "timestampdiff", "datediff", "date_diff", "timediff"))
 _TRIMS = frozenset(("both", "leading", "trailing"))
 
@@ -109,10 +112,10 @@ def mentions(text: str, names: Iterable[str]) -> set[str]:
     Returns:
         those of ``names`` that it names, as they are spelled there; at times one too many, never one too few.
     """
-    found = tokens(text)
-    walk = _Walk(found, ())
+    found, names = tokens(text), tuple(names)
+    walk = _Walk(found, names)
     walk.run()
-    star = bool(walk.found)  # no names were asked for: what was found are stars
+    star = any(name is None for _, name in walk.found)
     words = set()
     for number, token in enumerate(found):
         following = found[number + 1].text if number + 1 < len(found) else ""
@@ -171,6 +174,16 @@ def over_struct(text: str, names: Iterable[str], struct: str) -> str:
     return "".join((*parts, text[end:]))
 
 
+def _is(token: Token, word: str) -> bool:
+    return token.kind == "word" and token.text.lower() == word
+
+
+def _begins_operand(token: Token) -> bool:
+    if token.kind == "word":
+        return token.text.lower() not in _BEHIND
+    return token.kind in ("quoted", "string", "number") or token.text in ("(", "-", "+", "~", "*")
+
+
 class _Walk:
     """Goes over an expression's tokens and finds those that are columns of the row.
 
@@ -218,7 +231,7 @@ class _Walk:
         elif text == "::":
             self._skip_type(alias=False)
             self.operand = False
-        elif text == "*" and self.operand:
+        elif text == "*" and self.operand and self._next(-1).text in ("", "(", ",", "."):
             self.found.append((self.tokens[self.at], None))
             self.operand = False
         else:
@@ -232,11 +245,13 @@ class _Walk:
         if following.text == "->" and following.kind == "symbol":
             self._open_lambda(frozenset((token.text.casefold(),)))
         elif not self.operand and plain:
-            if word == "as":
-                self._skip_type(alias=True)
-            self.operand = word not in ("end", "as")
-        elif plain and (word in _NEVER or self._keyword(word, following)):
-            self.operand = word not in ("null", "true", "false", "end")
+            self._operator(word)
+        elif plain and word == "interval" and self._skip_interval():
+            self.operand = False
+        elif plain and self._grammar(word, following):
+            self.operand = word not in _CONSTANTS and word != "end"
+        elif plain and self._keyword(word, following):
+            self.operand = not _is(following, "from")
         elif following.text == "(" and following.kind == "symbol":
             self.operand = True
         elif following.text == "=>":
@@ -245,17 +260,57 @@ class _Walk:
             self._column(token)
             self.operand = False
 
+    def _operator(self, word: str) -> None:
+        """A word behind an operand, with those that belong to it: NOT IN, IS NOT DISTINCT FROM, AS and a type."""
+        self.operand = word not in ("end", "as")
+        if word == "as":
+            self._skip_type(alias=True)
+        elif word == "not":
+            self._skip(_AFTER_NOT)
+        elif word == "is":
+            self._skip(("not",))
+            self.operand = not self._skip((*_CONSTANTS, "unknown"))
+            if self.operand and self._skip(("distinct",)):
+                self._skip(("from",))
+
+    def _skip(self, words: Collection[str]) -> bool:
+        """Pass over the next token if it is one of these words."""
+        found = any(_is(self._next(), word) for word in words)
+        self.at += found
+        return found
+
+    def _grammar(self, word: str, following: Token) -> bool:
+        """Whether a word at an operand's place is one of the grammar, and not a column that is called like one."""
+        if word not in _GRAMMAR or word in _CONSTANTS or not self._known(word):
+            return word in _GRAMMAR
+        goes_on = _begins_operand(following)
+        if word == "not":
+            return goes_on
+        if word == "case":
+            goes_on = goes_on or _is(following, "when") or self._known(following.text.lower())
+            return goes_on and any(_is(token, "when") for token in self.tokens[self.at + 1 :])
+        if word == "when":
+            return _is(self._next(-1), "case") and not _is(following, "when")
+        if word in ("distinct", "all") and goes_on:
+            return self._next(-1).text == "(" and self.calls[-1] != ""
+        return following.text == "("
+
     def _keyword(self, word: str, following: Token) -> bool:
         """Whether a word at an operand's place is no name: a literal's type, a unit, a word of a function's syntax."""
-        if following.kind == "string" or (word == "interval" and following.kind == "number"):
+        if following.kind == "string":
             return True
         call = self.calls[-1] if self.calls else ""
         first = self._next(-1).text == "("
         if first and call == "extract":
-            return following.text.lower() == "from"
+            return _is(following, "from")
         if first and call in _WITH_UNIT and word in _UNITS and following.text == ",":
             return self._arguments() == 3
-        return first and call == "trim" and word in _TRIMS
+        return first and call == "trim" and word in _TRIMS and following.text not in (")", ",")
+
+    def _known(self, word: str) -> bool:
+        """Whether a word, in small letters, is one of the columns or a parameter of a lambda around it."""
+        known = {name.casefold() for name in self.names}
+        return word in known or any(word in parameters for _, parameters in self.lambdas)
 
     def _column(self, token: Token) -> None:
         name = token.text.casefold()
@@ -289,6 +344,21 @@ class _Walk:
             self.at = end + 1
 
     # -- what is skipped ----------------------------------------------------------------------------------------------
+
+    def _skip_interval(self) -> bool:
+        """``interval '5 days'``, ``interval 1 day -2 hours``, ``interval '1-2' year to month``; False if it is none."""
+        start = self.at
+        while True:
+            sign = self._next().text in ("+", "-")
+            value, unit = self._next(1 + sign), self._next(2 + sign)
+            if value.kind not in ("string", "number") or unit.kind != "word" or unit.text.lower() not in _SPANS:
+                break
+            self.at += 2 + sign
+            if self._skip(("to",)):
+                self.at += 1
+        if self.at == start and self._next().kind == "string":
+            self.at += 1
+        return self.at > start
 
     def _skip_type(self, *, alias: bool) -> None:
         """A type's name with what is in its brackets; after AS (of CAST, or an alias) all up to the argument's end."""

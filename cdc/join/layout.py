@@ -155,7 +155,7 @@ class Layout:
             )
         indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(found.pairs))}
         ordered = tuple(
-            Ordered(number, path, indexes[node.table.qualified, node.rights], *_first(node))
+            Ordered(number, path, indexes[node.table.qualified, node.rights], *first_sorts(node))
             for number, (path, node) in enumerate(found.limited)
         )
         return cls(tables, indexes, groups, ordered, *_dated(found.dated, len(ordered)))
@@ -295,7 +295,7 @@ def _named(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
     return (nested.table, nested.rights) if nested.kind == "ref" else (above.table, nested.lefts)
 
 
-def _first(node: Node) -> tuple[Order, Order]:
+def first_sorts(node: Node) -> tuple[Order, Order]:
     """By what a node's rows are arranged, and what they are sorted by first.
 
     A column by which they hang on the row above is the same for all of them: arranged by it, all would share one place

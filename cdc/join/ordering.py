@@ -1,7 +1,8 @@
 """One order for canonical values: what children are sorted by, and what min and max mean.
 
 Numbers by value with NaN the greatest, text by its UTF-8 bytes (Spark SQL's order), dates and times by the moment with
-the infinities at the ends. Nulls are the caller's business.
+the infinities at the ends, arrays by their elements as Postgres does: NULL is the greatest, and what goes on is greater
+than what ends. Other nulls are the caller's business.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+import orjson
+
 from cdc.types.times import days_of
 
 Key = Callable[[Any], Any]
 
 _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
-_INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
+_NUMBERS = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double", "numeric"))
+_MOMENTS = frozenset(("date", "timestamp", "timestamp_ntz"))
 _INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
 
 
@@ -48,7 +52,16 @@ def _number(value: Any) -> tuple[int, Any]:
 
 
 def _text(value: Any) -> bytes:
-    return str(value).encode()
+    if isinstance(value, str):
+        return value.encode()
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # str() of a fragment of JSON is where it lies in memory
+
+
+def _elements(key: Key) -> Key:
+    def of(value: Any) -> list[tuple[bool, Any]]:
+        return [(item is None, None if item is None else key(item)) for item in value]
+
+    return of
 
 
 @cache
@@ -58,13 +71,24 @@ def order_key(kind: str) -> Key:
     Args:
         kind: as ``cdc.types.spark_type`` spells it; ``numeric`` for a numeric that travels as text.
     """
-    if kind in _INTEGERS or kind in ("float", "double", "numeric") or kind.startswith("decimal"):
+    if kind.startswith("array<"):
+        return _elements(order_key(kind[6:-1]))
+    if kind in _NUMBERS or kind.startswith("decimal"):
         return _number
-    if kind in ("date", "timestamp", "timestamp_ntz"):
+    if kind in _MOMENTS:
         return moment
     if kind == "boolean":
         return bool
     return _text
+
+
+def has_order(kind: str) -> bool:
+    """Whether values of a type that Spark SQL gives are ordered here as Spark orders them.
+
+    Those of any other are kept as texts, and a text's bytes are not its order: of an interval PT9M is behind PT10M, and
+    a collation has an order of its own.
+    """
+    return kind in _NUMBERS or kind in _MOMENTS or kind in ("boolean", "string") or kind.startswith("decimal")
 
 
 def is_text(kind: str) -> bool:
@@ -80,7 +104,7 @@ def rank(kind: str, value: Any, *, descending: bool, nulls_first: bool) -> float
     """A double by which rows are arranged: never the wrong way round, though not all that differ are told apart.
 
     Args:
-        kind: as ``order_key`` takes it.
+        kind: as ``order_key`` takes it; no array.
         value: canonical; None for NULL.
         descending: the greatest first.
         nulls_first: where NULL stands.

@@ -261,6 +261,11 @@ class Pipeline(Part):
         return f"{self.kafka.topic_prefix}-signal"
 
     @property
+    def events_topic(self) -> str:
+        """Where an outbox's events go whose type has no topic of its own; the other topics' names begin with it."""
+        return f"{self.kafka.topic_prefix}-events"
+
+    @property
     def heartbeat_topic(self) -> str:
         """Debezium's own heartbeats."""
         return f"__debezium-heartbeat.{self.kafka.topic_prefix}"

@@ -14,7 +14,8 @@ from typing import Literal
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
-from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
+from cdc.join.comparable import not_added, not_arranged, not_counted, not_joined, not_sorted
+from cdc.join.layout import first_sorts
 from cdc.join.order import AggregateText, TextError, parse_aggregate, parse_order
 from cdc.join.tree import Aggregate, Node, Order
 from cdc.pipeline import Pipeline, View
@@ -144,7 +145,18 @@ class _Row:
             order_by = self._order(model.order_by, table, (*path, "order_by")) if model.order_by else ()
         node = _Row(self.pipeline, self.catalogue, table, path).node(name, "child", model, found, on)
         found.end()
-        return replace(node, order_by=order_by, limit=model.limit, one=model.one)
+        node = replace(node, order_by=order_by, limit=model.limit, one=model.one)
+        if node.many and node.limit is not None:
+            self._limited(node, (*path, "limit"))
+        return node
+
+    def _limited(self, node: Node, path: Path) -> None:
+        """Refuse the first of many where only all of them can be sorted."""
+        column = node.table.by_name[first_sorts(node)[0].column]
+        if (reason := not_arranged(column)) is not None:
+            what = f"the first rows of {node.table.qualified} can't be found by its key: {reason}"
+            fix = "sort them by a number, a text or a moment (`order_by`), or leave `limit` out"
+            raise self._wrong(path, what, fix)
 
     def node(
         self,

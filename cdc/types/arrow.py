@@ -8,6 +8,7 @@ import pyarrow as pa
 
 _PLAIN: dict[str, Any] = {
     "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
     "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),

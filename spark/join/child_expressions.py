@@ -23,6 +23,7 @@ from cdc.errors import ConfigError, DecodeError
 from cdc.gather import Gathering
 from cdc.join.expressions import mentions, over_struct, quoted
 from cdc.join.layout import TableLayout
+from cdc.join.ordering import has_order
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from spark.join.records import COMPUTED
@@ -44,6 +45,11 @@ from spark.reading.guard import guarded
 from spark.reading.record import RECORD, RECORD_DDL
 from spark.reading.spec import unpack
 
+ORDERED = (
+    "make a number, a moment or a plain text of it: of an interval, "
+    "`unix_micros(CAST(b AS timestamp)) - unix_micros(CAST(a AS timestamp))`"
+)
+
 
 def needed(view: JoinedView) -> list[TableLayout]:
     """The tables whose rows Spark SQL has to see."""
@@ -57,11 +63,14 @@ def _columns(layout: TableLayout) -> list[str]:
     return [column.name for column in layout.table.columns if column.name in said]
 
 
+# A struct needs a field, and `count(*) where 1 = 1` names none. Beside others it would be one of `struct(*)`.
+_NO_COLUMN = "__row"
+
+
 def _struct(layout: TableLayout) -> str:
     by_name = layout.table.by_name
-    # A struct needs a field, and `count(*) where 1 = 1` names none.
-    fields = ["`__row`:boolean", *(f"{quoted(name)}:{types.spark_type(by_name[name])}" for name in _columns(layout))]
-    return "struct<" + ",".join(fields) + ">"
+    fields = [f"{quoted(name)}:{types.spark_type(by_name[name])}" for name in _columns(layout)]
+    return "struct<" + ",".join(fields or [f"{quoted(_NO_COLUMN)}:boolean"]) + ">"
 
 
 def record_schema(view: JoinedView) -> str:
@@ -78,9 +87,8 @@ def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for layout in needed(view_of(spec)):
         by_name = layout.table.by_name
         converters = [(name, types.arrow_converter(by_name[name])) for name in _columns(layout)]
-        fields = [pa.field("__row", pa.bool_())]
-        fields += [pa.field(name, types.arrow_type(by_name[name])) for name, _ in converters]
-        plans.append((layout, converters, pa.struct(fields)))
+        fields = [pa.field(name, types.arrow_type(by_name[name])) for name, _ in converters]
+        plans.append((layout, converters, pa.struct(fields or [pa.field(_NO_COLUMN, pa.bool_())])))
     for batch in batches:
         structs: list[list[dict[str, object] | None]] = [[] for _ in plans]
         plain = (batch.column(name).to_pylist() for name in RECORD.names)
@@ -102,7 +110,7 @@ def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def _typed(after: dict[str, object], converters: list[tuple[str, types.Converter | None]]) -> dict[str, object]:
-    row: dict[str, object] = {"__row": True}
+    row: dict[str, object] = {}
     for name, convert in converters:
         value = after.get(name)
         row[name] = value if convert is None or value is None else convert(value)
@@ -201,6 +209,8 @@ def _kind(
         raise refuse(f"{said} gives {kind}, which has no sum", "cast it to a number, or take min, max or count")
     if kind.startswith(("array", "struct", "map", "binary", "variant")):
         raise refuse(f"{said} gives {kind}, which is not one value", "take a part of it, or turn it into a string")
+    if aggregate.function in ("min", "max") and aggregate.column is None and not has_order(kind):
+        raise refuse(f"{said} gives {kind}, which has no order here", ORDERED)
     return kind
 
 

@@ -355,3 +355,28 @@ def test_a_key_that_a_table_can_not_hold_fails_where_the_condition_takes_the_row
         "2026-01-01": False,
     }
     assert "key column id is infinity" in why_failed(view, "infinity", rows["infinity"][LETTER])
+
+
+def test_a_row_below_as_a_whole_has_its_own_columns_and_no_other(spark: SparkSession) -> None:
+    """What tells a row from none showed as one of its columns."""
+    whole = Aggregate("whole", TABLE, (("id", "a"),), "min", value="to_json(struct(*))")
+    always = Aggregate("always", TABLE, (("id", "a"),), "count", where="1 = 1")
+    stored, letters = read_rows(spark, child_expressions.analysed(spark, joined(whole, always)), ROWS)
+    assert not letters and [row[-1] for row in stored] == [1, 1, 1]
+    assert [list(orjson.loads(row[-2])) for row in stored] == [[*TABLE.by_name], [*TABLE.by_name], ["id", "a"]]
+    stored, _ = read_rows(spark, child_expressions.analysed(spark, joined(always)), ROWS)
+    assert [row[-1] for row in stored] == [1, 1, 1]
+
+
+def test_the_greatest_interval_is_refused_and_its_length_is_not(spark: SparkSession) -> None:
+    taken = Aggregate("longest", TABLE, (("id", "a"),), "max", value="CAST(a AS interval day)")
+    with pytest.raises(ConfigError, match="gives interval day, which has no order here") as refused:
+        child_expressions.analysed(spark, joined(taken))
+    assert "`unix_micros(CAST(b AS timestamp)) - " in str(refused.value)
+    moments = [f"{kind} '2013-01-0{day}'" for day, kind in enumerate(("timestamp", "timestamp_ntz", "date"), 1)]
+    lengths = [
+        f"unix_micros(CAST({one} AS timestamp)) - unix_micros(CAST({moments[0]} AS timestamp))" for one in moments
+    ]
+    for value in (*lengths, "CAST(a AS tinyint)"):
+        view = child_expressions.analysed(spark, joined(replace(taken, value=value)))
+        assert view.arrow_schema().field("longest") is not None

@@ -21,6 +21,26 @@ COLUMNS = {
     "tags": "array(1, 2, 3)",
     "day": "4",
     "inner": "named_struct('year', 5, 'a', 6)",
+    # Words of the grammar, of which Spark reserves none.
+    "end": "date '2013-02-01'",
+    "from": "date '2013-01-30'",
+    "for": "3",
+    "all": "5",
+    "any": "6",
+    "case": "8",
+    "when": "9",
+    "then": "10",
+    "else": "11",
+    "in": "12",
+    "is": "13",
+    "and": "14",
+    "or": "15",
+    "not": "false",
+    "like": "'a%'",
+    "div": "2",
+    "distinct": "16",
+    "exists": "17",
+    "interval": "interval 3 day",
 }
 EXPRESSIONS = [
     "NOT cancelled",
@@ -57,6 +77,29 @@ EXPRESSIONS = [
     "date > date '2012-01-01' AND timestamp '2012-01-01 00:00:00' < date",
     "to_json(struct(*))",
     "size(array(a, day, year))",
+    "datediff(end, from) > 1 AND end - from < interval 5 day",
+    "-for || '' || (for * all)",
+    "CASE WHEN end > from THEN end ELSE from END",
+    "CASE end WHEN from THEN from ELSE end END",
+    "CASE when WHEN then THEN else ELSE then END",
+    "CASE + a WHEN 7 THEN case END",
+    "a + case * 2",
+    "a NOT IN (in, is) AND in NOT BETWEEN and AND or",
+    "name NOT LIKE like ESCAPE '!' OR like LIKE ANY ('a', 'b')",
+    "NOT not OR not IS NOT NULL AND (not = cancelled)",
+    "end IS NOT DISTINCT FROM from AND is IS DISTINCT FROM in",
+    "EXTRACT(day FROM from) + EXTRACT(YEAR FROM end)",
+    "trim(BOTH 'a' FROM like) || trim(LEADING FROM like)",
+    "substring(name FROM for FOR div)",
+    "exists(tags, any -> any > for) = exists(tags, a -> a > exists)",
+    "coalesce(all, any, distinct) div div",
+    "transform(tags, all -> all + any)",
+    "CAST(end AS string) = from::string",
+    "CASE WHEN cancelled THEN interval 5 day END + end",
+    "interval 1 day * a + interval '1' hour",
+    "interval -1 day 2 hours - interval",
+    "interval - interval 1 day * all",
+    "from + interval '1 2' day to hour * day",
 ]
 
 
@@ -68,6 +111,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.ansi.enabled", "true")
         .getOrCreate()
     )
     yield session

@@ -60,6 +60,8 @@ TABLES = (
         ),
     ),
     table("loans", "id", id="int8", book="varchar", at_shelf="int4", at_place="int8", titled="text"),
+    table("comments", "path", path="int4[]", post="int4", said="text"),
+    table("marks", "post about", post="int4", about="jsonb"),
     table("log", "", id="int4", flight="int8"),
 )  # fmt: skip
 CATALOGUE = Catalogue({table.qualified: table for table in TABLES})

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import orjson
 import pytest
 
 from cdc.catalogue import Column
 from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
+from cdc.join.document import _sort_key
 from cdc.join.ordering import order_key
-from cdc.types import RULES, spark_type
+from cdc.join.tree import Order
+from cdc.types import RULES, json_converter, spark_type
 from cdc.types.times import canonical_time
 from truth.arithmetic import order
 
@@ -105,3 +109,27 @@ def test_a_time_without_a_zone_is_ordered_by_its_text_as_in_postgres() -> None:
     mixed = texts[::-1]
     assert sorted(mixed, key=order_key(spark_type(column("time")))) == texts
     assert sorted(mixed, key=partial(order, column("time"))) == texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "raws"),
+    [
+        ("int4[]", [[], [1], [1, 3], [1, None], [2], [10], [None], [None, 1]]),
+        ("text[]", [["a"], ["a", "b"], ["a b"], ["b"], ["é"]]),
+        ("numeric[]", [["-1"], ["2"], ["2", "1"], ["2.5"], ["10"], ["NAN"]]),
+        ("float8[]", [["-Infinity"], [9.5], [10.0], ["NaN"]]),
+        ("timestamptz[]", [["0099-01-01T00:00:00Z"], ["2013-01-01T10:00:00Z"], ["2013-01-01T10:00:00.5Z"]]),
+        ("jsonb", ['"a"', "1", '[{"a": 1}]', '{"a": 1}', '{"a": 2}']),
+    ],
+)
+def test_children_stand_by_a_key_of_arrays_or_json_as_the_second_opinion_has_them(kind: str, raws: list[Any]) -> None:
+    """By the text of a list [10] is before [2]; and a fragment of JSON is called by its place in memory."""
+    of = column(kind)
+    convert, key = json_converter(of), _sort_key(of, 0, Order("c"))
+
+    def expected(raw: Any) -> Any:
+        return order(of, raw if convert is None else convert(raw))
+
+    mixed = raws[1::2] + raws[::2]
+    assert sorted(mixed, key=lambda raw: key([raw])) == sorted(mixed, key=expected) == raws
+    assert orjson.loads(orjson.dumps(raws)) == raws, "as they are stored"

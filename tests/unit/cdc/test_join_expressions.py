@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.join.expressions import identifier, mentions, over_struct, tokens
+from cdc.join.expressions import identifier, mentions, names, over_struct, tokens
 
-NAMES = ("cancelled", "year", "date", "Name", "a", "tags", "day", "from")
+WORDS = """end for from all any some exists and or not is in like between case when then else as div escape distinct
+    interval"""
+NAMES = ("cancelled", "year", "date", "Name", "a", "tags", "day", *WORDS.split())
 
 # expression -> the same over the struct `t0`, whose columns are marked {so}
 OVER = [
@@ -41,6 +43,29 @@ OVER = [
     ("1 + 2", "1 + 2"),
     ("airline.name", "airline.name"),
     ("to_json(struct(*))", "to_json(struct(`t0`.*))"),
+    ("datediff(end, from) > 3 AND end - from < 5", "datediff({end}, {from}) > 3 AND {end} - {from} < 5"),
+    ("-END || '' || (for * all)", "-{end} || '' || ({for} * {all})"),
+    ("CASE WHEN end > 3 THEN end ELSE end END + end", "CASE WHEN {end} > 3 THEN {end} ELSE {end} END + {end}"),
+    ("CASE end WHEN from THEN from END", "CASE {end} WHEN {from} THEN {from} END"),
+    ("CASE when WHEN then THEN else ELSE then END", "CASE {when} WHEN {then} THEN {else} ELSE {then} END"),
+    ("CASE + a WHEN 1 THEN case END", "CASE + {a} WHEN 1 THEN {case} END"),
+    ("a + case * 2", "{a} + {case} * 2"),
+    ("a NOT IN (in, is) AND in NOT BETWEEN and AND or", "{a} NOT IN ({in}, {is}) AND {in} NOT BETWEEN {and} AND {or}"),
+    ("a NOT LIKE like ESCAPE '!' OR like LIKE ANY ('a', 'b')", "{a} NOT LIKE {like} ESCAPE '!' OR {like} LIKE ANY ('a', 'b')"),
+    ("NOT not OR not IS NOT NULL AND (not = a)", "NOT {not} OR {not} IS NOT NULL AND ({not} = {a})"),
+    ("end IS NOT DISTINCT FROM from AND is IS DISTINCT FROM end", "{end} IS NOT DISTINCT FROM {from} AND {is} IS DISTINCT FROM {end}"),
+    ("EXTRACT(day FROM from) + EXTRACT(YEAR FROM end)", "EXTRACT(day FROM {from}) + EXTRACT(YEAR FROM {end})"),
+    ("trim(BOTH FROM from) || trim(LEADING 'a' FROM end)", "trim(BOTH FROM {from}) || trim(LEADING 'a' FROM {end})"),
+    ("substring(from FROM for FOR end)", "substring({from} FROM {for} FOR {end})"),
+    ("exists(tags, any -> any > some) = exists", "exists({tags}, any -> any > {some}) = {exists}"),
+    ("coalesce(all, any, distinct) div div", "coalesce({all}, {any}, {distinct}) div {div}"),
+    ("transform(tags, end -> end + from)", "transform({tags}, end -> end + {from})"),
+    ("CAST(end AS date) = from::date", "CAST({end} AS date) = {from}::date"),
+    ("CASE WHEN a THEN interval 5 day END", "CASE WHEN {a} THEN interval 5 day END"),
+    ("interval 1 day * a + interval '1' year", "interval 1 day * {a} + interval '1' year"),
+    ("interval -1 day 2 hours - interval", "interval -1 day 2 hours - {interval}"),
+    ("date + interval '1-2' year to month * day", "{date} + interval '1-2' year to month * {day}"),
+    ("interval - a * from", "{interval} - {a} * {from}"),
 ]  # fmt: skip
 
 
@@ -67,11 +92,28 @@ def test_columns_get_the_struct_s_name_and_nothing_else_does(text: str, over: st
         ("struct(*)", {"flight", "year", "name", "carrier"}),
         ("struct(airline.*)", {"flight", "year", "name", "carrier"}),
         ("flight * year", {"flight", "year"}),
+        ("interval 1 day * year", {"year"}),
         ("", set()),
     ],
 )
 def test_mentions(text: str, found: set[str]) -> None:
     assert mentions(text, ("flight", "year", "name", "carrier")) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("datediff(end, start) > 3", {"end"}),
+        ("CASE WHEN start > 3 THEN END ELSE 0 END", {"end"}),
+        ("CASE WHEN start > 3 THEN `end` END", {"end"}),
+        ("CASE WHEN start > 3 THEN start END", set()),
+        ("from * a", {"a"}),  # and `from`, of which nothing is asked
+        ("interval 1 day * a", {"a"}),
+        ("struct(*)", set()),
+    ],
+)
+def test_names_of_columns_that_are_words_of_the_grammar(text: str, found: set[str]) -> None:
+    assert names(text, ("end", "a")) == found
 
 
 def test_names_that_need_quoting() -> None:

@@ -199,6 +199,12 @@ def test_a_view_of_one_table_stays_one() -> None:
     assert list(view_tables(view)) == ["public.planes"]
 
 
+@pytest.mark.parametrize("more", ["", ", order_by: said, limit: 3", ", one: true"])
+def test_children_whose_key_is_an_array_can_all_be_sorted(more: str) -> None:
+    view = resolve("posts", f"children: {{c: {{table: comments, on: {{id: post}}{more}}}}}")
+    assert view.tree.children[0].table.primary_key == ("path",)
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +237,8 @@ def test_a_view_of_one_table_stays_one() -> None:
         ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, order_by: time_huor}}", ["p.yaml:10:70: views.v.children.f.order_by: public.flights has no column time_huor", "did you mean time_hour"]),
         ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, order_by: notes}}", ["rows of public.flights can't be sorted: notes is json, which has no order here"]),
         ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, order_by: labels}}", ["labels is an array (text[])"]),
+        ("posts", "children: {c: {table: comments, on: {id: post}, limit: 3}}", ["p.yaml:10:60: views.v.children.c.limit: the first rows of public.comments can't be found by its key: path is an array (int4[])", "sort them by a number, a text or a moment (`order_by`)"]),
+        ("posts", "children: {c: {table: marks, on: {id: post}, order_by: post, limit: 3}}", ["views.v.children.c.limit: the first rows of public.marks can't be found by its key: about is jsonb"]),
         ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: sum(distence)}}", ["p.yaml:10:69: views.v.aggregates.n.value: public.flights has no column distence", "did you mean distance"]),
         ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: sum(origin)}}", ["sum(origin) over public.flights: origin is text, no number"]),
         ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: avg(time_hour)}}", ["avg(time_hour) over public.flights: time_hour is timestamptz, no number"]),

@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError
 from cdc.fold import FoldView
-from cdc.join.tree import Aggregate, Node
+from cdc.join.columns import arrow_columns
+from cdc.join.tree import Aggregate, Function, Node
 from cdc.join.view import JoinedView
 from cdc.timed import Kind, MatchView
 from cdc.types import canonical_result
@@ -90,11 +91,59 @@ def test_a_match_s_field_of_months_is_refused(monkeypatch: pytest.MonkeyPatch) -
         matches.analyse_matches(SimpleNamespace(), view)  # type: ignore[arg-type]
 
 
-def test_an_aggregate_of_months_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    item = Aggregate("longest", TABLE, (("id", "id"),), "max", False, "make_interval(1)")
+def aggregated(monkeypatch: pytest.MonkeyPatch, function: Function, kind: T.DataType) -> JoinedView:
+    """A view with an aggregate over an expression of a type, as Spark has told it."""
+    item = Aggregate("longest", TABLE, (("id", "id"),), function, function == "count", "ended - started")
     root = Table("public", "p", (Column("id", "integer", "int4"),), ("id",))
     node = Node("v", "root", root, (), (("id", "id"),), aggregates=(item,))
-    view = JoinedView("v", root, ("id",), node.columns, root=node)
+    view = JoinedView("v", root, ("id",), node.columns, {"shown": "longest"}, root=node)
     monkeypatch.setattr(child_expressions, "_value", lambda *_: SimpleNamespace(alias=lambda _: None))
+    return child_expressions.analysed(given(monkeypatch, kind), view)
+
+
+def test_an_aggregate_of_months_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="aggregate longest is of type interval, which no document can hold"):
-        child_expressions.analysed(given(monkeypatch, MONTHS[0]), view)
+        aggregated(monkeypatch, "max", MONTHS[0])
+
+
+UNORDERED: list[T.DataType] = [
+    T.DayTimeIntervalType(),
+    T.DayTimeIntervalType(1, 2),
+    T.NullType(),
+    T.TimeType(6),
+    T.StringType("UTF8_LCASE"),
+]
+
+
+@pytest.mark.parametrize("kind", UNORDERED)
+def test_what_is_kept_as_its_text_has_no_least_and_no_greatest(monkeypatch: Any, kind: T.DataType) -> None:
+    """By their texts PT9M is behind PT10M; and beside `fields` or in a table such a flow ended at each start."""
+    for function in ("min", "max"):
+        with pytest.raises(ConfigError) as refused:
+            aggregated(monkeypatch, function, kind)
+        said = f"view v: aggregate longest: `ended - started` gives {kind.simpleString()}, which has no order here"
+        assert said in str(refused.value) and "`unix_micros(CAST(b AS timestamp)) - " in str(refused.value)
+    assert aggregated(monkeypatch, "count", kind).arrow_schema().field("longest").type == pa.int64()
+
+
+ORDERED: list[tuple[T.DataType, pa.DataType]] = [
+    (T.ByteType(), pa.int8()),
+    (T.ShortType(), pa.int16()),
+    (T.IntegerType(), pa.int32()),
+    (T.LongType(), pa.int64()),
+    (T.FloatType(), pa.float32()),
+    (T.DoubleType(), pa.float64()),
+    (T.DecimalType(12, 3), pa.decimal128(12, 3)),
+    (T.BooleanType(), pa.bool_()),
+    (T.StringType(), pa.string()),
+    (T.DateType(), pa.date32()),
+    (T.TimestampType(), pa.timestamp("us", "UTC")),
+    (T.TimestampNTZType(), pa.timestamp("us")),
+]
+
+
+@pytest.mark.parametrize(("kind", "held"), ORDERED)
+def test_what_is_ordered_has_a_place_in_fields_and_in_a_table(monkeypatch: Any, kind: Any, held: pa.DataType) -> None:
+    view = aggregated(monkeypatch, "max", kind)
+    assert view.arrow_schema().field("longest").type == held
+    assert arrow_columns(view).field("longest").type == held

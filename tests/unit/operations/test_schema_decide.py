@@ -66,9 +66,9 @@ def resolved(pipeline: Pipeline, catalogue: Catalogue) -> Any:
         return error
 
 
-def decided(view: str, now: Shape, sink: str = "search") -> Decision:
+def decided(view: str, now: Shape, sink: str = "search", was: Shape = BEFORE) -> Decision:
     pipeline = loads(FILE.replace("VIEW", view))
-    known = {"public.things": BEFORE, "public.people": OF_PEOPLE}
+    known = {"public.things": was, "public.people": OF_PEOPLE}
     name = now.table.qualified
     before = Catalogue({table: shape.table for table, shape in known.items()})
     after = Shapes({name: (known[name], now)}).told_to(replace(before, tables={**before.tables, name: now.table}))
@@ -90,6 +90,19 @@ def test_a_renamed_column_that_an_expression_names_is_refused_also_if_documents_
     """`plan` said in place, and then every flow of the sink stood: Spark takes none of the expressions."""
     decision = decided(view, RENAMED, sink)
     assert (decision.verdict, decision.why, decision.stops) == (Verdict.REFUSE, ("its Spark SQL names a",), True)
+
+
+@pytest.mark.parametrize("word", ["end", "from", "all"])
+@pytest.mark.parametrize("joins", ["", "refs: {owner: {table: people, on: {n: id}}}, "])
+def test_a_renamed_column_that_is_called_like_a_word_of_spark_sql_is_seen(word: str, joins: str) -> None:
+    """Spark reserves no word: `datediff(end, day)` was not seen to name `end`, and all of the generation stopped."""
+    columns = [replace(column, name=word) if column.name == "a" else column for column in BEFORE.table.columns]
+    was = replace(BEFORE, table=replace(BEFORE.table, columns=tuple(columns)))
+    renamed = [replace(column, name="label") if column.name == word else column for column in columns]
+    now = replace(RENAMED, table=replace(was.table, columns=tuple(renamed)))
+    view = f"{joins}fields: {{big: \"CASE WHEN n > 3 THEN concat({word}, 'x') END\"}}"
+    assert decided(view, now, was=was).why == (f"its Spark SQL names {word}",)
+    assert decided(view.replace(word, "code"), now, was=was).verdict is not Verdict.REFUSE
 
 
 def test_a_dropped_column_that_an_expression_names_is_refused_though_all_columns_are_shown() -> None:

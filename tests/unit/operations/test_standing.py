@@ -64,6 +64,18 @@ def test_what_does_not_fit_is_said_where_it_stands(queries: str, words: list[str
     assert "p.yaml:12:" in str(wrong.value) and all(word in str(wrong.value) for word in words), wrong.value
 
 
+@pytest.mark.parametrize("topic", ["standing-events", "standing-events.order", "standing-events_order"])
+def test_matches_do_not_become_events_of_the_outbox(topic: str) -> None:
+    """They would be letters in every view over events: sent there, they have no columns of the outbox's table."""
+    text = FILE.format(queries=pushed(f"{{topic: {topic}}}"), folder="s")
+    assert loads(text.encode(), "p.yaml").queries, "without an outbox it is a topic like any other"
+    outbox = "tables: [public.t, public.o], outbox: {table: public.o, types: [x]}"
+    with_outbox = text.replace("tables: [public.t]", outbox)
+    with pytest.raises(PipelineFileError, match=rf"'{topic}' may be a topic of the pipeline itself"):
+        loads(with_outbox.encode(), "p.yaml")
+    assert loads(with_outbox.replace(topic, "standing-eventful").encode(), "p.yaml").queries
+
+
 def test_names_of_all_that_is_sent_are_one_name_space() -> None:
     hook = '{view: order, sink: cache, url: "http://h/", secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'
     text = FILE.format(queries=pushed("{topic: t}"), folder="s") + f"push: {{a: {hook}}}\n"

@@ -117,7 +117,7 @@ def _table(source: Source, name: str, path: Path, where: str) -> Iterator[Wrong]
         yield Wrong(path, f"{where}: {shown(name)} may be {' or '.join(found)}", "write schema.table")
         return
     known = [*source.tables, *(table.partition(".")[2] for table in source.tables)]
-    fix = near(name, known) or "add it to source.tables"
+    fix = near(name, known, "add it to source.tables")
     yield Wrong(path, f"{where}: {shown(name)} is not in source.tables", fix)
 
 

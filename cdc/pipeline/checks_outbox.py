@@ -42,7 +42,7 @@ def is_root(outbox: Outbox, name: str) -> bool:
 
 def _table(pipeline: Pipeline, outbox: Outbox) -> Iterator[Wrong]:
     if not pipeline.captures(outbox.table):
-        fix = near(outbox.table, pipeline.source.tables) or "add it there: what is not captured is not in the log"
+        fix = near(outbox.table, pipeline.source.tables, "add it there: what is not captured is not in the log")
         yield Wrong((*AT, "table"), f"source.outbox.table: {shown(outbox.table)} is not in source.tables", fix)
 
 

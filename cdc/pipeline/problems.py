@@ -65,10 +65,11 @@ def shown(name: str) -> str:
     return "(not shown: it is not a plain name)"
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """``did you mean ...?`` for a name that is close to known ones, else ""."""
+def near(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """``did you mean ...?`` for a name that is close to known ones, and what to do if it was meant as it is."""
     found = difflib.get_close_matches(name[:200], list(known), n=2)
-    return f"did you mean {' or '.join(repr(item) for item in found)}?" if found else ""
+    meant = f"did you mean {' or '.join(repr(item) for item in found)}?" if found else ""
+    return f"{meant} If not, {otherwise}" if meant and otherwise else meant or otherwise
 
 
 def one_of(known: Sequence[str]) -> str:

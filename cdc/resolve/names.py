@@ -44,9 +44,8 @@ def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, 
         choices = " or ".join(sorted(table.qualified for table in found))
         raise error(pipeline, path, f"{where}{name} is ambiguous", f"write {choices}")
     names = [table.qualified for table in tables] + [table.name for table in tables]
-    raise error(
-        pipeline, path, f"{where}{name} is not a captured table", near(name, names) or "add it to source.tables"
-    )
+    close, add = near(name, names), "add it to source.tables"
+    raise error(pipeline, path, f"{where}{name} is not a captured table", f"{close} If not, {add}" if close else add)
 
 
 def known(pipeline: Pipeline, table: Table, name: str, path: Path, where: str = "") -> None:

@@ -46,7 +46,7 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{ES}, view: order, index_prefix: {'x' * 101}}}", "sinks.a.index_prefix: expected at most 100 lower-case letters"),
         (f"  a: {{{ES}, view: order, index_prefix: x-}}\n  b: {{{ES}, view: customer, index: x-order}}", "same target as sinks.a: index 'x-order'"),
         (f"  a: {{{ES}, view: order, index_prefix: x-}}\n  b: {{{ES}, view: order, index_prefix: x-}}", "p.yaml:11:77: sinks.b writes to the same target as sinks.a: index 'x-order'\n  what to do: give one of them another index or index_prefix"),
-        (f"  a: {{{ES}, tables: [custmers]}}", "'custmers' is not in source.tables\n  what to do: did you mean 'customers'"),
+        (f"  a: {{{ES}, tables: [custmers]}}", "'custmers' is not in source.tables\n  what to do: did you mean 'customers' or 'public.customers'? If not, add it to source.tables"),
         (f"  a: {{{ES}, tables: [orders]}}", "'orders' may be public.orders or other.orders\n  what to do: write schema.table"),
         (f"  a: {{{ES}, tables: [customers, customers]}}", "'customers' is here a second time"),
         (f"  a: {{{ES}, view: order, user: u}}", "sinks.a.user without sinks.a.password"),

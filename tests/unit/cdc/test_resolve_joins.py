@@ -211,7 +211,7 @@ def test_children_whose_key_is_an_array_can_all_be_sorted(more: str) -> None:
 @pytest.mark.parametrize(
     ("root", "joins", "messages"),
     [
-        ("flights", "refs: {a: {table: airline, on: {carrier: carrier}}}", ["p.yaml:10:23: views.v.refs.a.table: airline is not a captured table", "did you mean airlines"]),
+        ("flights", "refs: {a: {table: airline, on: {carrier: carrier}}}", ["p.yaml:10:23: views.v.refs.a.table: airline is not a captured table", "did you mean airlines", "? If not, add it to source.tables"]),
         ("flights", "refs: {a: {table: log, on: {id: flight}}}", ["p.yaml:10:23: views.v.refs.a.table: public.log has no primary key", "ALTER TABLE public.log ADD PRIMARY KEY"]),
         ("flights", "refs: {a: {table: airlines, on: {carier: carrier}}}", ["p.yaml:10:46: views.v.refs.a.on.carier: public.flights has no column carier", "did you mean carrier"]),
         ("flights", "refs: {a: {table: airlines, on: {carrier: carier}}}", ["views.v.refs.a.on.carrier: public.airlines has no column carier", "did you mean carrier"]),

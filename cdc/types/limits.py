@@ -60,6 +60,10 @@ def supported(table: Table) -> Table:
     return table if len(columns) == len(table.columns) else replace(table, columns=columns)
 
 
+# The days that Java's old calendar, by which JDBC reads, leaves out where it goes over to the Gregorian.
+_SKIPPED = "1582-10-05 to 1582-10-14 become ten days later"
+
+
 def lossy(column: Column) -> str | None:
     """Which of a column's possible values arrive changed, without any sign in the event; None if none does."""
     key = type_key(column)
@@ -73,9 +77,13 @@ def lossy(column: Column) -> str | None:
             notes.append("microseconds are cut and 24:00:00 becomes 00:00:00")
         if key in ("timestamp", "timestamptz", "date"):
             notes.append("years before 1 lose their sign or shift by days")
+        if key == "timestamp":
+            notes.append("moments before 1582-10-15 shift by up to ten days")
+        if key in ("timestamptz", "date"):
+            notes.append(_SKIPPED)
         return "; ".join(notes)
     if key == "date":
-        return "dates before the year 1 lose their sign when they are read by a snapshot"
+        return f"when they are read by a snapshot, dates before the year 1 lose their sign, and {_SKIPPED}"
     if key == "timetz":
         return "a time whose zone has seconds (+00:00:01) becomes null"
     if key == "interval":

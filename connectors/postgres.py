@@ -38,10 +38,16 @@ STATEMENT_SECONDS = 60
 # libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use.
 TERMINAL = (
     *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
-    *("may start a WAL sender", "to start walsender"),
+    *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
 )
 
-# What to do about a refused login.
+# What to do about a refused login: by a part of the server's words, whoever it was; else by who it was.
+OF_WORDS = {
+    "not permitted to log in": "ALTER ROLE … LOGIN (as a superuser), or name a role in the pipeline file that may",
+    "no pg_hba.conf entry": "let the role in by the server's pg_hba.conf (and reload it), or correct source.sslmode",
+    "CONNECT privilege": "GRANT CONNECT ON DATABASE … TO …, as the database's owner",
+    'database "': "correct source.database in the pipeline file, or create the database",
+}
 AS_USER = "correct `source` in the pipeline file (database, user, password), or create role and database"
 AS_OWNER = (
     "correct source.setup_user and source.setup_password in the pipeline file, or create the role; a variable that they"
@@ -153,7 +159,8 @@ def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
     except psycopg.Error as error:
         reason = _last_line(error)
         if any(part in reason for part in TERMINAL):
-            raise SourceError(f"Postgres refused {where}: {reason}", fix=fix) from error
+            better = next((way for part, way in OF_WORDS.items() if part in reason), fix)
+            raise SourceError(f"Postgres refused {where}: {reason}", fix=better) from error
         raise SourceUnavailable(
             f"Postgres does not answer at {where}: {reason}",
             fix="start the server (`headwater up` for the local one), or correct source.host and source.port",

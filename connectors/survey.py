@@ -19,9 +19,9 @@ from connectors.preflight.gathered import WHOLE
 from connectors.preflight.model import Finding, Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.role import SERVICE_ROLES
-from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings, spellings
+from connectors.preflight.tables import kind_findings, name_findings, spellings
 from connectors.preflight.toast import identity_findings
-from connectors.tables.catalogue import read_catalogue
+from connectors.tables.catalogue import other_kind, read_catalogue
 from connectors.tables.facts import TableFacts, read_facts, read_written
 from connectors.tables.foreign_keys import ForeignKey, Sizes, read_foreign_keys, read_sizes
 
@@ -124,11 +124,7 @@ def survey(connection: Connection, patterns: Sequence[str], own_schema: str) -> 
     chosen = _chosen(kinds, patterns)
     named = [name for name in chosen if kinds[name] in "rp"]
     plain, left_out = _named_well(named, kinds)
-    left_out += [
-        LeftOut(name, f"{OTHER_KINDS[kinds[name]]}: its changes are not in the log")
-        for name in chosen
-        if kinds[name] in OTHER_KINDS
-    ]
+    left_out += [LeftOut(name, what[0]) for name in chosen if (what := other_kind(kinds[name]))]
     catalogue, facts = _read(connection, plain)
     tables, notes = dict[str, Table](), list[LeftOut]()
     for name in plain:

@@ -9,14 +9,13 @@ from cdc.sql_names import sql_table
 from connectors.database.publication import GENERATED_SINCE
 from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.tables.catalogue import near_misses, schema_of
+from connectors.tables.catalogue import near_misses, other_kind, schema_of
 from connectors.tables.facts import TableFacts
 
 EVERYTHING = """
 SELECT n.nspname || '.' || c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
 """
-OTHER_KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table"}
 # Debezium replaces every other character of a topic's name by an underscore: two tables could share a topic.
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -27,16 +26,9 @@ def run(site: Site) -> Iterator[Finding]:
     named = [table for table in site.pipeline.source.tables if not table.endswith(".*")]
     missing = False
     for table in named:
-        if kinds.get(table) in OTHER_KINDS:
+        if what := other_kind(kinds.get(table)):
             missing = True
-            what = OTHER_KINDS[kinds[table]]
-            message = f"{table} is {what}: its changes are not in the log"
-            yield Finding(
-                Level.ERROR,
-                table,
-                message,
-                "name the tables that it is made of, and join them in a view of the pipeline",
-            )
+            yield Finding(Level.ERROR, table, f"{table} is {what[0]}", what[1])
         elif table not in kinds:
             missing = True
             near = near_misses(table, [name for name, kind in kinds.items() if kind in "rp"])
@@ -45,12 +37,14 @@ def run(site: Site) -> Iterator[Finding]:
                 Level.ERROR, table, f"there is no table {table} in this database{hint}", "correct source.tables"
             )
     for table in site.pipeline.source.tables:
-        if table.endswith(".*") and not any(schema_of(name) == schema_of(table) for name in kinds):
+        if table.endswith(".*") and not any(
+            schema_of(name) == schema_of(table) for name, kind in kinds.items() if kind in "rp"
+        ):
             missing = True
             yield Finding(Level.ERROR, table, f"{table} matches no table", "correct source.tables")
     if missing:
         return
-    spelt = spellings(kinds)
+    spelt = spellings(name for name, kind in kinds.items() if kind != "S")  # Debezium lists no sequences
     for fact in site.facts.values():
         yield from kind_findings(fact, site.db.info.server_version)
         yield from name_findings(fact.name, spelt, set(site.facts))

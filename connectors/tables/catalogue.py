@@ -10,6 +10,11 @@ from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import SourceError
 from connectors.postgres import Connection, explained, unless_locked
 
+# What has a name like a table's, and no changes in the log; with what to do instead.
+OTHER_KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table", "S": "a sequence"}
+OF_TABLES = "name the tables that it is made of, and join them in a view of the pipeline"
+ELSEWHERE = {"f": "capture it in the database that has its rows, or leave it out", "S": "leave it out"}
+
 REPLICA_IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 
 RELATIONS = """
@@ -231,12 +236,36 @@ def expand(
         elif table in found:
             wanted[table] = None
         else:
+            if what := other_kind(_kind(connection, table)):
+                raise SourceError(
+                    f"{where}source.tables: {table} is {what[0]}", means="nothing was read or changed", fix=what[1]
+                )
             raise SourceError(
                 f"{where}source.tables: there is no table {table} in this database{_near(connection, table)}",
                 means="nothing was read or changed",
                 fix="correct the name under source.tables (schema.table, without quotes), or create the table",
             )
     return list(wanted)
+
+
+def other_kind(kind: str | None) -> tuple[str, str] | None:
+    """What a relation that can't be captured is, and what to do instead; None for a table, and for none. Pure.
+
+    Args:
+        kind: ``pg_class.relkind``; None if there is no relation of that name.
+    """
+    if kind not in OTHER_KINDS:
+        return None
+    return f"{OTHER_KINDS[kind]}: its changes are not in the log", ELSEWHERE.get(kind, OF_TABLES)
+
+
+def _kind(connection: Connection, table: str) -> str | None:
+    row = connection.execute(
+        "SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname || '.' || c.relname = %s",
+        [table],
+    ).fetchone()
+    return str(row[0]) if row else None
 
 
 def _captured_by_star(connection: Connection, schema: str) -> list[str]:

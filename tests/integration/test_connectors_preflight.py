@@ -15,6 +15,7 @@ from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
 from connectors.preflight import CHECKS, Answer, preflight
 from connectors.snapshot import wait_snapshot
+from connectors.tables.catalogue import read_catalogue
 from connectors.tables.facts import read_facts
 from console.cli.check import command
 from deploy.local.endpoints import Endpoints
@@ -371,6 +372,24 @@ def test_command_prints_json_and_exits_by_the_worst_finding(source: SourceDataba
     assert plain.exit_code == 1
     assert "what to do: ALTER TABLE public.t ADD PRIMARY KEY" in plain.output
     assert source.password not in result.output + plain.output
+
+
+def test_what_is_no_table_is_told_as_what_it_is(source: SourceDatabase) -> None:
+    """`apply` and `preview` said that there is no table of a view's name, and named another one that is like it."""
+    source.execute(
+        "CREATE TABLE v_cusp (id int PRIMARY KEY)",
+        "CREATE VIEW v_cust AS SELECT 1 AS id",
+        "CREATE MATERIALIZED VIEW m_cust AS SELECT 1 AS id",
+        "CREATE SEQUENCE s_cust",
+    )
+    with source.connect() as connection:
+        for name, what in (("v_cust", "a view"), ("m_cust", "a materialised view"), ("s_cust", "a sequence")):
+            with pytest.raises(SourceError, match=rf"public\.{name} is {what}: its changes are not in the log"):
+                read_catalogue(connection, [f"public.{name}"])
+            assert f"public.{name} is {what}" in told(source.pipeline(f"public.{name}"), "tables")
+        with pytest.raises(SourceError, match=r"no table public\.v_cus .*did you mean public\.v_cusp"):
+            read_catalogue(connection, ["public.v_cus"])
+    source.pipelines.clear()
 
 
 def test_row_level_security_is_told_of_if_it_holds_for_who_reads(source: SourceDatabase) -> None:

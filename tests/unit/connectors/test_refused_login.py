@@ -10,6 +10,7 @@ from cdc.errors import SourceError
 from cdc.pipeline import Source
 from connectors import postgres
 from connectors.postgres import connect
+from connectors.tables.catalogue import other_kind
 
 SAID = 'connection to server at "127.0.0.1", port 1 failed: FATAL:  '
 
@@ -56,3 +57,10 @@ def test_a_wrong_password_names_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     for words in ('password authentication failed for user "owner"', 'role "owner" does not exist'):
         assert "correct source.setup_user and source.setup_password" in refused(monkeypatch, words, setup=True).fix
         assert "correct `source`" in refused(monkeypatch, words, setup=False).fix
+
+
+def test_a_sequence_is_no_view() -> None:
+    assert other_kind("r") is None and other_kind(None) is None
+    view, sequence = other_kind("v"), other_kind("S")
+    assert view is not None and view[0] == "a view: its changes are not in the log" and "join them" in view[1]
+    assert sequence == ("a sequence: its changes are not in the log", "leave it out")

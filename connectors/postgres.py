@@ -54,6 +54,12 @@ AS_OWNER = (
     " name has to be in the environment of every process that follows the tables: of `run`, too"
 )
 
+# What to do about policies that hide rows.
+SHOW_ALL = (
+    "ALTER ROLE … BYPASSRLS (as a superuser); or for each table with row-level security that the role may read"
+    " CREATE POLICY … FOR SELECT TO … USING (true)"
+)
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -196,6 +202,12 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
             fix=fix or "end the long transaction (see pg_stat_activity) and run the same command again",
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
+        if is_policy(error):
+            raise SourceError(
+                f"{what}: row-level security would hide rows from the role: {_last_line(error)}",
+                means="a row that is hidden would be taken for one that is not there, so nothing was compared",
+                fix=SHOW_ALL,
+            ) from error
         raise SourceError(
             f"{what}: {_last_line(error)}",
             fix=denied
@@ -206,6 +218,12 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
         raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error
     except psycopg.Error as error:
         raise SourceError(f"{what}: {_last_line(error)}", fix=fix) from error
+
+
+def is_policy(error: psycopg.Error) -> bool:
+    """Whether Postgres refused to read a table as row-level security would hide rows of it (``row_security = off``)."""
+    # Its SQLSTATE is that of a missing GRANT, its words may be in any language.
+    return error.diag.source_function == "check_enable_rls"
 
 
 def unless_locked(connection: Connection, query: LiteralString, values: Sequence[Any]) -> list[tuple[Any, ...]]:

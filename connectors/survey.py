@@ -226,6 +226,7 @@ def _named_well(names: Sequence[str], kinds: Collection[str]) -> tuple[list[str]
 def _read(connection: Connection, names: Sequence[str]) -> tuple[Catalogue, dict[str, TableFacts]]:
     if not names:
         return Catalogue(), {}
+    # Who will replicate is not known yet; who asks need not be that, and may own the tables, or be a superuser.
     return read_catalogue(connection, names), read_facts(connection, names)
 
 

@@ -22,6 +22,7 @@ from cdc.types import type_key
 from cdc.view import View
 from connectors.postgres import Connection, connect, explained
 from connectors.tables.partitions import estimated_rows
+from connectors.tables.row_security import hides_rows
 from truth import values as truth
 from truth.altered import stored
 
@@ -54,11 +55,18 @@ def snapshot(source: Source) -> Iterator[Connection]:
     denied = (
         f"GRANT SELECT on the tables (of a schema: USAGE, too) to {source.user}, who compares what sinks hold with them"
     )
-    with connect(source) as connection, explained("reading the tables", denied=denied), connection.transaction():
+    with (
+        connect(source) as connection,
+        explained(f"reading the tables as {source.user}", denied=denied),
+        connection.transaction(),
+    ):
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         # The statement limit of our short catalogue queries would cut a long scan; Spark's turns are idle time here.
         limits = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
-        for name, value in {**limits, **truth.SESSION}.items():
+        # A row that a policy hides would be taken for one that is not there, and a document that is right for one too
+        # many: an error instead. Not where all policies show all, which Postgres, so set, would refuse as well.
+        policies = {"row_security": "off" if hides_rows(connection, source.user) else "on"}
+        for name, value in {**limits, **policies, **truth.SESSION}.items():
             connection.execute("SELECT set_config(%s, %s, true)", (name, value))
         # Texts are wanted as the server prints them; a plan for a handful of keys is no plan for a page of them.
         connection.prepare_threshold = None

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cdc.sql_names import sql_table
 from connectors.database.publication import GENERATED_SINCE
+from connectors.postgres import SHOW_ALL
 from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.catalogue import near_misses, other_kind, schema_of
@@ -98,9 +99,10 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         many = "{n} tables have a stored generated column ({names})"
         yield Finding(Level.WARNING, fact.name, message, fix, many + why)
     if fact.row_security:
-        message = f"row-level security is on for {fact.name}: the snapshot would read only what policies show the role"
-        many = "row-level security is on for {n} tables ({names}): the snapshot would read only what policies show"
-        fix = "ALTER ROLE … BYPASSRLS, or a policy that shows the role every row"
+        why = "the snapshot would read only what policies show the role, and views of such a table can't be verified"
+        message = f"row-level security is on for {fact.name}: {why}"
+        many = "row-level security is on for {n} tables ({names}): " + why
+        fix = SHOW_ALL
         yield Finding(Level.WARNING, fact.name, message, fix, many)
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from connectors.postgres import Connection, explained, unless_locked
 from connectors.tables.partitions import over_trees
+from connectors.tables.row_security import HIDES
 
 FACTS = over_trees("""
 SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relreplident, pg_get_userbyid(c.relowner),
-       c.relrowsecurity AND NOT EXISTS (
-           SELECT FROM pg_roles r WHERE r.rolname = coalesce(%(reader)s::text, current_user) AND (r.rolsuper
-           OR r.rolbypassrls OR NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE'))),
+       {hides},
        c.reltuples,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
        c.reltoastrelid <> 0 OR EXISTS (
@@ -47,7 +46,7 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
                  WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'f'), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
-""")
+""").replace("{hides}", HIDES)
 
 WRITTEN = """
 SELECT n.nspname || '.' || c.relname, array_agg(a.attname::text ORDER BY a.attnum)
@@ -70,7 +69,7 @@ class TableFacts:
         persistence: p permanent, u unlogged, t temporary.
         replica_identity: d default, f full, i index, n nothing.
         owner: the owning role.
-        row_security: row-level security is on, and holds for who reads it.
+        row_security: row-level security would hide rows from who captures them.
         rows: estimate; negative when the table was never analysed.
         has_primary_key: it has one.
         toasted: its values may be stored out of line, so that an update may leave them out.
@@ -126,7 +125,7 @@ def read_facts(connection: Connection, tables: Iterable[str], reader: str | None
     Args:
         connection: any that may read the system's catalogue.
         tables: ``schema.table``.
-        reader: the role that captures them; None for the connection's own.
+        reader: the role that captures them; None while nobody knows which: then one with no rights of its own.
 
     Raises:
         SourceError: Postgres refused (SourceUnavailable: transient).

@@ -11,7 +11,7 @@ import psycopg
 from cdc.errors import ConfigError, MayNotRead, SourceUnavailable
 from cdc.keys import alike
 from cdc.view import View
-from connectors.postgres import Connection
+from connectors.postgres import Connection, is_policy
 from truth.condition import ids_where
 from truth.rows import rows_of_ids, sampled_ids
 
@@ -99,6 +99,8 @@ def within(connection: Connection, view: View) -> Iterator[None]:
             fix="ask for one KEY or for fewer documents; an index on the columns of --where or of a view's `on` helps",
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
+        if is_policy(error):
+            raise  # no GRANT helps; ``snapshot`` has the words
         user = connection.info.user
         raise MayNotRead(
             f"role {user} may not read what view {view.name} needs: {error.diag.message_primary}",

@@ -8,7 +8,6 @@ from pydantic import SecretStr
 
 from cdc.errors import SourceError
 from cdc.pipeline import Source
-from connectors import postgres
 from connectors.postgres import connect
 from connectors.tables.catalogue import other_kind
 
@@ -19,13 +18,13 @@ def refused(monkeypatch: pytest.MonkeyPatch, words: str, *, setup: bool) -> Sour
     def refuse(*_: object, **__: object) -> None:
         raise psycopg.OperationalError(SAID + words)
 
-    monkeypatch.setattr(postgres.psycopg, "connect", refuse)
+    monkeypatch.setattr(psycopg, "connect", refuse)
     source = Source(
         host="127.0.0.1",
         port=1,
         database="shop",
         user="headwater",
-        tables=["public.t"],
+        tables=("public.t",),
         setup_user="owner",
         setup_password=SecretStr("x"),
     )

@@ -32,7 +32,7 @@ class DeadLetter:
     Attributes:
         sink, view, key: where it should have gone; view and key may be empty for a record that could not be decoded.
             The key is the document's id, or the row's where there is a ``table``; the record's own key as text if not
-            even that could be read.
+            even that could be read. An empty one need not be none: see ``keyless``.
         version: that the sink was given; of a row its position; not above 0 when unknown.
         reason: the server's or the codec's words.
         document: what was to be written; None for a delete or when there is none.
@@ -61,6 +61,12 @@ class DeadLetter:
     tx_id: int | None = None
     deleting: bool = False
 
+    @property
+    def keyless(self) -> bool:
+        """Whether nobody knows what it is about. An empty key is also the id of a document whose key is an empty text:
+        of that the view is known, and no table is told. (Letters without a generation are of before tables were.)"""
+        return not self.key and (self.table is not None or not self.view or self.generation is None)
+
     def record_key(self) -> bytes:
         """Key in the dead-letter topic: ``sink|view|key|g<generation>``, with ``|schema.table`` behind it for a row.
 
@@ -68,7 +74,7 @@ class DeadLetter:
         other. No two of these meet: the fourth part is ``g…`` or a number.
         """
         parts = [self.sink, self.view, self.key]
-        if not self.key:
+        if self.keyless:
             parts = [self.sink, self.topic or "", str(self.partition), str(self.offset)]
         if self.generation is not None:
             parts.append(f"g{self.generation}")

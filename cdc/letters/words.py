@@ -39,6 +39,11 @@ _EXPRESSION = re.compile(r"Spark could not compute ((?:[^`{]|`[^`]*`)*?) for (?:
 _RECORD = re.compile(
     r"record \S+/\d+/\d+(?: is not an event of \S+?(?=[:\s])| can't be read|: (?:a value|column \S+) of \S+)"
 )
+# What we refuse for its size: the limit is the sink's and no value. Only whole, lest a server's words hide in it.
+_LIMITED = re.compile(
+    r"(the key must have \d+ to \d+ bytes, this one has |the key must be at most \d+ bytes long; it has"
+    r" |the document has )\d+((?: bytes, this sink takes at most \d+)?)"
+)
 LEFT_OUT = "values are kept out of letters (policy.dead_letters.values)"
 
 
@@ -53,6 +58,8 @@ def cause_of(reason: str) -> str:
     """
     if found := _EXPRESSION.match(reason):
         text = f"Spark could not compute {found[1]}"
+    elif found := _LIMITED.fullmatch(reason):
+        text = f"{found[1]}N{found[2]}"
     else:
         status = _STATUS.match(reason)
         head = status[0] if status else ""

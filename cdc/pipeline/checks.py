@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import parse_qs
@@ -34,6 +35,9 @@ ICEBERG_COLUMNS = frozenset(
 SEARCH_FIELDS = frozenset(
     ("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_field_names", "_ignored", "_tier", "_nested_path")
 )
+# What we make beside a search sink's alias: each generation's indices and their aliases for writing, and the standing
+# queries' (sinks/elasticsearch/settings.py).
+_OWN_INDEX = re.compile(r"(.+)_(?:g[0-9]+(?:_w[0-9]+|_fences(?:_w[0-9]+)?|_percolator)?|queries)")
 
 
 def check(pipeline: Pipeline) -> Iterator[Wrong]:
@@ -53,6 +57,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
     for name, sink in pipeline.sinks.items():
         yield from _sink(pipeline, name, sink)
     yield from _targets(pipeline)
+    yield from _own_indices(pipeline)
     yield from _keys(pipeline)
     yield from check_push(pipeline)
     yield from check_queries(pipeline)
@@ -237,10 +242,29 @@ def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
                 key = named[0] if named else "type"
                 yield Wrong(
                     ("sinks", name, key),
-                    f"sinks.{name} writes to the same target as sinks.{owner}: {target[0]} {shown(target[-1])}",
+                    f"sinks.{name} writes to the same target as sinks.{owner}: {target[0]} '{target[-1]}'",
                     _apart(sink),
                 )
                 break
+
+
+def _own_indices(pipeline: Pipeline) -> Iterator[Wrong]:
+    """An alias that is called as an index that another alias' generations have, or are to have one day."""
+    known: dict[tuple[str, str], str] = {}
+    for name, sink in pipeline.sinks.items():
+        if isinstance(sink, SearchSink):
+            known |= {(_server(sink.url), sink.index_of(view)): name for view in _names_of(pipeline, sink)}
+    for (server, alias), name in known.items():
+        made = _OWN_INDEX.fullmatch(alias)
+        owner = known.get((server, made[1])) if made else None
+        if made and owner is not None:
+            sink = pipeline.sinks[name]
+            key = next((key for key in ("index", "index_prefix", "view", "views") if getattr(sink, key, None)), "type")
+            yield Wrong(
+                ("sinks", name, key),
+                f"sinks.{name}: Headwater itself makes an index of the name '{alias}' for '{made[1]}' of sinks.{owner}",
+                "choose another name",
+            )
 
 
 def _keys(pipeline: Pipeline) -> Iterator[Wrong]:

@@ -58,13 +58,14 @@ MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
 MASTER = rf"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://{_HOST}{_PORT}(,{_HOST}{_PORT})*|yarn|k8s://\S+)$"
 # Of event times; no months, which have no length.
 DURATION = r"^[1-9][0-9]{0,5} (second|minute|hour|day|week)s?$"
+_STRANGE = re.compile(r"[^A-Za-z0-9_.*-]")
 PATTERNS = {
     PIPELINE_NAME: "1 to 40 lower-case letters, digits and _, beginning with a letter",
     NAME: "1 to 63 lower-case letters, digits and _, beginning with a letter",
     SLOT: "1 to 63 lower-case letters, digits and _",
-    TABLE: "schema.table or schema.* (letters a to z, digits, _ and -; without quotes)",
-    ONE_TABLE: "schema.table (letters a to z, digits, _ and -; without quotes)",
-    TABLE_NAME: "table or schema.table (letters a to z, digits, _ and -; without quotes)",
+    TABLE: "schema.table or schema.* (letters a to z and A to Z, digits, _ and -; without quotes)",
+    ONE_TABLE: "schema.table (letters a to z and A to Z, digits, _ and -; without quotes)",
+    TABLE_NAME: "table or schema.table (letters a to z and A to Z, digits, _ and -; without quotes)",
     TOPIC: "1 to 100 letters, digits, '.', '_' and '-'",
     QUERY: "1 to 64 letters, digits, '_', '.' and '-', beginning with a letter or digit",
     BROKERS: "host:port, or several with commas between them",
@@ -205,6 +206,21 @@ def wrong(what: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("headwater", "wrong value", {"what": what, "at": at})
 
 
+def unfit(pattern: str, text: object) -> str:
+    """What was expected of a text that a pattern does not match; of a table's name the sign that it can't have, too.
+
+    Args:
+        pattern: one of ``PATTERNS``.
+        text: what stands there; of it a single sign is told.
+    """
+    said = f"expected {PATTERNS.get(pattern, 'another form')}"
+    sign = _STRANGE.search(text) if pattern in (TABLE, ONE_TABLE, TABLE_NAME) and isinstance(text, str) else None
+    if sign is None:
+        return said
+    told = "a blank" if sign[0] == " " else repr(sign[0])
+    return f"{said}; {told} can't be in it, nor in a topic's name: such a table is to be renamed"
+
+
 def _only(function: Callable[[Any], Any]) -> WrapValidator:
     """A function of ours in place of pydantic's validation, whose errors for unions name every member."""
     return WrapValidator(lambda value, _: function(value))
@@ -291,7 +307,7 @@ def _names(value: Any, pattern: str) -> tuple[str, ...]:
         if not isinstance(item, str):
             raise wrong("expected a name (text)", index)
         if not re.fullmatch(pattern, item):
-            raise wrong(f"expected {PATTERNS[pattern]}", index)
+            raise wrong(unfit(pattern, item), index)
     return tuple(str(item) for item in value)
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cdc.pipeline.document import FileNode
-from cdc.pipeline.fields import PATTERNS, Part
+from cdc.pipeline.fields import PATTERNS, Part, unfit
 from cdc.pipeline.problems import Problem, near, one_of, shown
 from cdc.pipeline.sinks import SINKS
 
@@ -214,7 +214,7 @@ def _expected(kind: str, context: Mapping[str, Any], node: FileNode, *, found: b
         text = node.value if isinstance(node.value, str) else ""
         return f"expected {allowed}", near(text, allowed.replace("'", "").replace(" or ", ", ").split(", "))
     if kind == "string_pattern_mismatch":
-        return f"expected {PATTERNS.get(str(context.get('pattern')), 'another form')}", ""
+        return unfit(str(context.get("pattern")), node.value), ""
     template = _BOUNDS.get(kind, "not what is expected here ({kind})")
     return template.format_map({"kind": kind, **context}), ""
 

@@ -141,7 +141,9 @@ def name_findings(table: str, spelt: Mapping[str, Sequence[str]], captured: Coll
     """
     if not PLAIN.fullmatch(table) or table.count(".") > 1:
         message = f"the name {table} has characters that a topic's name can't have: topics of two tables could be one"
-        yield Finding(Level.ERROR, table, message, "rename the table (letters a to z, digits, underscore, hyphen)")
+        yield Finding(
+            Level.ERROR, table, message, "rename the table (letters a to z and A to Z, digits, underscore, hyphen)"
+        )
     twins = sorted(name for name in spelt.get(table.lower(), ()) if name != table and name not in captured)
     if twins:  # Debezium compares names without regard to case
         message = f"{', '.join(twins)} differs from {table} only in case: the snapshot would read it too"

@@ -127,7 +127,7 @@ def list_command(file: Path, /, each: bool, limit: int, values: bool, as_json: b
                     one["view"] or "-",
                     ago(one["newest_at"]),
                     one["cause"],
-                    ", ".join(map(shorter, one["keys"])),
+                    ", ".join(map(_key, one["keys"])),
                 )
                 for one in report["causes"]
             ],
@@ -139,7 +139,7 @@ def list_command(file: Path, /, each: bool, limit: int, values: bool, as_json: b
                 (
                     one["sink"],
                     one["view"] or "-",
-                    f"{shorter(one['key'])} ({one['table']})" if one["row"] else shorter(one["key"]),
+                    f"{shorter(one['key'])} ({one['table']})" if one["row"] else _key(one["key"]),
                     ago(one["at"]),
                     _record(one),
                     one["reason"] if values else one["cause"],
@@ -294,6 +294,11 @@ def _tail(report: Mapping[str, Any]) -> None:
     more = f"; {others:,} of generations that readers do not see" if others else ""
     healed = f"; {report['healed']:,} healed, which `run` clears" if report["healed"] else ""
     click.echo(f"{report['standing']:,} letters{healed}{more}")
+
+
+def _key(key: str) -> str:
+    """A key in a table: an empty one would not be seen."""
+    return shorter(key) or '""'
 
 
 def _record(one: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from operations.state.folder import register_of
 from operations.state.history import history_folder, history_lease
 from operations.state.pausing import ERASURE, LET_GO_SECONDS, pause, paused, refuse_paused, resume
 from sinks.iceberg.catalogue import catalog_name, find_table
+from spark.disk.lease import STOP_IT
 from spark.warehouse.brief import shortened
 from spark.warehouse.erasing import forget_rows, remove_left, rewrite
 
@@ -136,7 +137,7 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
         for entry in register.entries():
             generation = register.generation(entry.number)
             if generation.folder.exists():
-                generation.lock()
+                generation.lock(STOP_IT)
                 held.callback(generation.unlock)
         folder = history_folder(pipeline, sink)
         if sink in histories_of(subject):

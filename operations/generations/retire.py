@@ -12,6 +12,7 @@ from cdc.pipeline import Pipeline
 from operations.generations.targets import drop_generation
 from operations.state.folder import register_of
 from operations.state.pausing import LET_GO_SECONDS, Say, refuse_paused
+from spark.disk.lease import STOP_IT
 from spark.disk.made_of import as_defined
 
 
@@ -28,7 +29,9 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     register.begin_retiring(number)
     generation = register.generation(number)
     held = retry_if_exception_type(StateError)
-    Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.5), retry=held, reraise=True)(generation.lock)
+    Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.5), retry=held, reraise=True)(
+        generation.lock, STOP_IT
+    )
     try:
         drop_generation(as_defined(pipeline, generation), sink, generation)
     except HeadwaterError:

@@ -18,6 +18,7 @@ from sinks.elasticsearch.standing.queries import drop_queries
 from sinks.factory import open_target
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
+from spark.disk.lease import STOP_IT
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 
@@ -66,7 +67,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         # The newest first: what is interrupted then still knows the generation that readers see.
         for entry in reversed(register.entries()):
             generation = register.generation(entry.number)
-            generation.lock()
+            generation.lock(STOP_IT)
             try:
                 drop_generation(as_defined(pipeline, generation), name, generation)
             finally:

@@ -92,7 +92,7 @@ def _healed(build: Opened, letters: Letters) -> set[bytes]:
     for name, some in by_view.items():
         view = views.get(name)
         rows = {key: letter for key, letter in some.items() if letter.table is not None}
-        documents = {key: letter for key, letter in some.items() if letter.table is None and letter.key}
+        documents = {key: letter for key, letter in some.items() if letter.table is None and not letter.keyless}
         if view is not None and documents:
             with holding(build, view) as held:
                 healed |= _documents(held.target, view.name, documents)

@@ -105,8 +105,13 @@ def _plain(work: Repair, letters: Mapping[str, DeadLetter]) -> dict[str, Outcome
     items = {key: Item(key, found.entry.version, documents[key]) for key, found in newest.items()}
     tops = {key: item.version | ROOM if item.version != UNVERSIONED else item.version for key, item in items.items()}
     refused = write_above(work.sink, work.view.name, items, tops)
-    # A newer one than the log had a moment ago is a change that has come since: it was taken.
-    return outcomes | {key: _answered(refused.get(key), documents[key]) for key in items}
+    held = work.sink.get(work.view.name, [key for key in refused if documents[key] is None])
+    # A newer one than the log had a moment ago is a change that has come since: it was taken. A delete that is refused
+    # (of a key that no document can have) has nothing to delete.
+    return outcomes | {
+        key: False if documents[key] is None and key not in held else _answered(refused.get(key), documents[key])
+        for key in items
+    }
 
 
 def _as_new(found: Newest, letter: DeadLetter) -> bool:
@@ -160,10 +165,12 @@ def _joined(work: Repair, letters: Mapping[str, DeadLetter]) -> dict[str, Outcom
     # Where Spark SQL fails again the sink has nothing already, and would take a delete for news.
     write_higher(joiner, work, write_made(work, [entry for entry in entries if entry.id not in failed]))
     made = {entry.id: entry.document for entry in entries}
-    held = work.sink.get(work.view.name, [key for key in letters if key not in made])
+    held = work.sink.get(work.view.name, [key for key in letters if made.get(key) is None])
     for key in letters:
         if key in failed:
             outcomes[key] = failed[key]
+        elif key in made and made[key] is None and key not in held:
+            outcomes[key] = False  # a delete that is refused, of a key that no document can have, has nothing to delete
         elif key in work.refused.reasons:
             outcomes[key] = work.refused.reasons[key]
         elif key in made:

@@ -29,6 +29,11 @@ EXPIRES_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
 
 
+# For who wants to run a sink, and for who wants to do something else to it.
+LEAVE_IT = "stop that process first; or leave this sink to it: `headwater run --sink` runs others"
+STOP_IT = "stop that process, or wait until it has ended; then start this again"
+
+
 @dataclass(frozen=True)
 class Holder:
     """What the lease's file says.
@@ -71,8 +76,11 @@ class Lease:
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
-    def take(self) -> int:
+    def take(self, way_out: str = LEAVE_IT) -> int:
         """Take the lease and keep it until ``release``; returns the token.
+
+        Args:
+            way_out: what who wants it is to do when another process has it.
 
         Raises:
             StateError: another process holds it and is alive.
@@ -82,7 +90,7 @@ class Lease:
             if known is not None and self._held(known):
                 raise StateError(
                     f"{self.title} is already run by process {known.pid} on {host_name(known.host)}",
-                    fix="stop that process first; or leave this sink to it: `headwater run --sink` runs others",
+                    fix=way_out,
                 )
             self.token = max(int(time.time()), known.token + 1 if known else 1)
             self._write(Holder(token=self.token, renewed=time.time(), **signature()))

@@ -20,7 +20,7 @@ from pathlib import Path
 from cdc.errors import SourceChanged, StateError, TopicRecreated
 from spark.disk import refused
 from spark.disk.files import write_atomic
-from spark.disk.lease import Lease
+from spark.disk.lease import LEAVE_IT, Lease
 from spark.disk.status import FlowStatus, state_of
 
 # In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
@@ -215,13 +215,16 @@ class Generation:
     def _afresh(self) -> str:
         return "if that is meant: `headwater recapture FILE`, which tells first what it costs"
 
-    def lock(self) -> int:
+    def lock(self, way_out: str = LEAVE_IT) -> int:
         """Hold the generation for this process; returns the token that its writes carry (spark/disk/lease.py).
+
+        Args:
+            way_out: as of ``Lease.take``.
 
         Raises:
             StateError: another process runs it.
         """
-        return self.lease.take()
+        return self.lease.take(way_out)
 
     def unlock(self) -> None:
         """Give the generation back."""

@@ -35,6 +35,7 @@ from spark.reading.expressions import (
     Refuse,
     no_condition,
     reason,
+    refuse_double_quotes,
     selected,
     unplaced,
     unsteady,
@@ -226,9 +227,11 @@ def refuse_unsteady_parts(spark: SparkSession, view: JoinedView, refuse: Refuse 
         for aggregate in layout.aggregates:
             for text in _texts(aggregate):
                 with found.step():
+                    place = partial(refuse, places.get(id(aggregate), ()))
+                    said = f"view {view.name}: aggregate {aggregate.name}"
+                    refuse_double_quotes(text, empty.columns, said, place)
                     if why := unsteady(empty, text):
-                        what = f"view {view.name}: aggregate {aggregate.name}: `{text}` {why}"
-                        raise refuse(places.get(id(aggregate), ()), what, STEADY)
+                        raise place(f"{said}: `{text}` {why}", STEADY)
     found.end()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
-from cdc.join.expressions import quoted
+from cdc.join.expressions import quoted, tokens
 from cdc.log import letters as deadletters
 from cdc.view import View
 from spark.reading.computed import FAILED, expressions_of
@@ -48,10 +48,14 @@ class Computed:
 # Makes the error for a part of a view: its path below the view, what is wrong, the way out.
 Refuse = Callable[[tuple[str | int, ...], str, str], ConfigError]
 COLUMN_NAMES = "use the table's own column names; see docs/types.md for the type each column has in Spark"
+AS_SPARK = "write the type as Spark calls it: `text` and `varchar` are string there, cast(… AS string)"
 # By the beginning of Spark's own name for an error: the way out, where it is not to look at names.
 WAYS_OUT = {
     "UNRESOLVED_ROUTINE": "use a function that Spark SQL has: some of Postgres's are called otherwise there",
     "PARSE_": "write one expression of Spark SQL; a text stands in single quotes",
+    "UNSUPPORTED_DATATYPE": AS_SPARK,
+    "DATATYPE_MISSING_SIZE": AS_SPARK,
+    "INVALID_EXTRACT_BASE_FIELD_TYPE": "a column of json is a text in Spark: get_json_object(meta, '$.a')",
     "DATATYPE_MISMATCH": "cast one side, `CAST(day AS string)`; docs/types.md says the type each column has in Spark",
 }
 CONDITION = "compare something: `price > 0`, `name IS NOT NULL`"
@@ -100,7 +104,7 @@ def _type_of(
         return selected(empty, expression).schema[0].dataType
     except (AnalysisException, ParseException) as error:
         what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
-        raise refuse(what, way_out(error)) from error
+        raise refuse(what, way_out(error, view.fields)) from error
 
 
 def unwritten(kind: T.DataType, path: str) -> str:  # noqa: PLR0911 (one return a type)
@@ -133,11 +137,20 @@ def no_condition(where: str) -> str:
     return f"`where: {where}` must be true or false for a row"
 
 
-def way_out(error: AnalysisException | ParseException) -> str:
-    """What to do about what Spark does not take. Pure."""
+def way_out(error: AnalysisException | ParseException, fields: Collection[str] = ()) -> str:
+    """What to do about what Spark does not take. Pure.
+
+    Args:
+        error: Spark's.
+        fields: names of the view's fields, which are none of its columns.
+    """
     if isinstance(error, OtherRows):
         return "write one value of this row's own columns"
     name = error.getCondition() or ""
+    if name.startswith("UNRESOLVED_COLUMN"):
+        missed = str((error.getMessageParameters() or {}).get("objectName", "")).strip("`").lower()
+        if missed in {field.lower() for field in fields}:
+            return "a field does not see the view's other fields: write that one's expression here, too"
     return next((way for beginning, way in WAYS_OUT.items() if name.startswith(beginning)), COLUMN_NAMES)
 
 
@@ -164,9 +177,32 @@ def refuse_unsteady(spark: SparkSession, view: View, refuse: Refuse = unplaced) 
     where = {("where",): view.where} if view.where else {}
     for path, expression in ({("fields", name): text for name, text in view.fields.items()} | where).items():
         with found.step():
+            refuse_double_quotes(expression, empty.columns, f"view {view.name}: {path[-1]}", partial(refuse, path))
             if why := unsteady(empty, expression):
                 raise refuse(path, f"view {view.name}: `{path[-1]}: {expression}` {why}", STEADY)
     found.end()
+
+
+def refuse_double_quotes(
+    expression: str, columns: Collection[str], said: str, refuse: Callable[[str, str], Exception]
+) -> None:
+    """Refuse a text in double quotes that is called as a column, which Postgres would take it for: Spark takes it for
+    that very text, in every document, and `verify` would agree. Not asked of what runs already.
+
+    Args:
+        expression: Spark SQL.
+        columns: that it may name.
+        said: what it belongs to.
+        refuse: makes the error.
+    """
+    names = {column.lower() for column in columns}
+    for token in tokens(expression):
+        inside = token.text[1:-1].replace('""', '"')
+        if token.kind == "string" and token.text.startswith('"') and inside.lower() in names:
+            raise refuse(
+                f"{said}: in Spark SQL {token.text} is a text, not the column of that name",
+                f"the column is {quoted(inside)}, in backticks; where the text is meant, put it in single quotes",
+            )
 
 
 def unsteady(empty: DataFrame, expression: str) -> str:

@@ -163,13 +163,29 @@ def test_what_is_not_made_of_the_row_alone_is_refused_before_it_is_applied(spark
         ("a + + stage (", "write one expression"),
         ("date_add(l, 1)", "cast one side"),
         ("nothing + 1", "own column names"),
+        ("a::text", "string"),
+        ("a::varchar", "string"),
+        ("s['a']", "get_json_object"),
+        ("g + 1", "does not see the view's other fields"),
         ("sum(a)", "this row's own columns"),
     ],
 )
 def test_the_way_out_fits_what_is_wrong(spark: SparkSession, said: str, way: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        analyse(spark, view_with({"f": said}))
+        analyse(spark, view_with({"f": said, "g": "a"}))
     assert way in refused.value.fix, refused.value
+
+
+def test_a_column_in_postgres_quotes_is_refused_of_a_file_and_not_of_what_runs(spark: SparkSession) -> None:
+    view = view_with({"f": 'upper("S")'}, where="\"b\" = 'x'")
+    assert "f" in analyse(spark, view).types
+    with pytest.raises(ConfigError) as refused:
+        refuse_unsteady(spark, view)
+    assert 'f: in Spark SQL "S" is a text' in str(refused.value) and "where: in Spark" in str(refused.value)
+    counted = joined(Aggregate("n", TABLE, (("id", "id"),), "max", value='concat("s", "x")'))
+    with pytest.raises(ConfigError, match="aggregate n: in Spark SQL"):
+        child_expressions.refuse_unsteady_parts(spark, counted)
+    refuse_unsteady(spark, view_with({"f": "concat(`s`, \"x\", 's')"}))
 
 
 @pytest.mark.parametrize("said", ["aggregate(l, 0, (x, y) -> x + y)", "size(filter(l, x -> x > 1))", "greatest(a, b)"])

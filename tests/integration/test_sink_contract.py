@@ -71,6 +71,14 @@ def test_answers_come_in_the_order_of_the_items(sink: Sink) -> None:
     assert answers[3].reason
 
 
+def test_a_key_that_no_document_can_have_is_looked_for_among_others(sink: Sink) -> None:
+    sink.write(VIEW, [Item("1", 5, doc(1))])
+    for key in ("", "k" * 600, "k" * 9000):
+        answers = sink.write(VIEW, [Item(key, 5, doc(2))])
+        there = {key} if answers == [WRITTEN] else set()
+        assert sink.get(VIEW, ["1", key]).keys() == sink.versions(VIEW, ["1", key]).keys() == {"1", *there}
+
+
 def test_fault_17_an_older_version_is_stale_and_changes_nothing(sink: Sink) -> None:
     sink.write(VIEW, [Item("1", 10, doc(10))])
     assert sink.write(VIEW, [Item("1", 9, doc(9))]) == [STALE]

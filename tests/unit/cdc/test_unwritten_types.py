@@ -147,3 +147,26 @@ def test_what_is_ordered_has_a_place_in_fields_and_in_a_table(monkeypatch: Any, 
     view = aggregated(monkeypatch, "max", kind)
     assert view.arrow_schema().field("longest").type == held
     assert arrow_columns(view).field("longest").type == held
+
+
+@pytest.mark.parametrize(
+    ("said", "fix"),
+    [
+        ('"Vor Name"', "`Vor Name`"),
+        ('upper(a) = "vor name"', "`vor name`"),
+        ("'Vor Name'", None),
+        ("`Vor Name`", None),
+        ('"Vor Name is it"', None),
+        ('\'it is "Vor Name"\' -- "Vor Name"', None),
+    ],
+)
+def test_a_text_that_is_called_as_a_column_is_meant_for_it(said: str, fix: str | None) -> None:
+    def refuse(what: str, way: str) -> ConfigError:
+        return ConfigError(what, fix=way)
+
+    try:
+        expressions.refuse_double_quotes(said, ["id", "Vor Name"], "f", refuse)
+    except ConfigError as refused:
+        assert fix is not None and fix in str(refused.fix)
+    else:
+        assert fix is None

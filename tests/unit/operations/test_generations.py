@@ -16,9 +16,10 @@ from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
 from operations.generations import promote
 from sinks.configure import plain_config
-from spark.disk.lease import Lease
+from spark.disk.lease import STOP_IT, Lease
 from spark.disk.made_of import as_defined, define, outdated
 from spark.disk.register import Register
+from spark.disk.state import Generation
 
 TEXT = """
 version: 1
@@ -346,6 +347,19 @@ def test_tokens_grow_with_each_holder_even_if_the_file_is_lost(tmp_path: Path) -
     third = Lease(tmp_path / "g1", "sink a")
     assert third.take() >= token
     third.release()
+
+
+def test_who_does_not_want_to_run_it_is_not_told_to_run_others(tmp_path: Path) -> None:
+    first = Generation(tmp_path, "p", "a", 1)
+    first.lock()
+    try:
+        with pytest.raises(StateError) as run:
+            Generation(tmp_path, "p", "a", 1).lock()
+        with pytest.raises(StateError) as drop:
+            Generation(tmp_path, "p", "a", 1).lock(STOP_IT)
+    finally:
+        first.unlock()
+    assert "--sink" in str(run.value.fix) and drop.value.fix == STOP_IT
 
 
 def test_a_live_holder_is_not_taken_over(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -85,8 +87,16 @@ REASONS = {
         "record a/0/1: column n of public.t",
     ),
     "the document has 555 bytes, this sink takes at most 44": (
-        "the document has N bytes, this sink takes at most N",
+        "the document has N bytes, this sink takes at most 44",
         "the document has 555 bytes, this sink takes at most 44",
+    ),
+    "the key must have 1 to 511 bytes, this one has 600": (
+        "the key must have 1 to 511 bytes, this one has N",
+        "the key must have 1 to 511 bytes, this one has 600",
+    ),
+    "the key must be at most 8192 bytes long; it has 9000": (
+        "the key must be at most 8192 bytes long; it has N",
+        "the key must be at most 8192 bytes long; it has 9000",
     ),
 }
 
@@ -97,6 +107,12 @@ def test_a_cause_is_what_letters_have_in_common_and_quotes_nothing(reason: str) 
     assert cause_of(reason) == cause
     assert bare(reason) in (kept, f"{kept}; {LEFT_OUT}")
     assert SECRET not in cause_of(reason) + bare(reason)
+
+
+def test_only_our_own_whole_words_keep_their_numbers() -> None:
+    said = "the document has 5 bytes, this sink takes at most 4"
+    assert cause_of(f"{said}; 4711") == "the document has N bytes, this sink takes at most N; N"
+    assert hidden(f"the sink refused it: {said}") == said.replace("5", "N", 1).join(("the sink refused it: ", ""))
 
 
 def test_of_words_that_nobody_knows_nothing_is_kept() -> None:
@@ -197,12 +213,19 @@ def test_letters_of_two_things_never_share_a_key(one: tuple[Any, ...], other: tu
 
     def meant(of: tuple[Any, ...]) -> tuple[Any, ...]:
         # Without a key the record's place is all there is; before generations were told, tables were not either.
-        sink, _, row, generation, _ = of
-        if not row:
+        # Of a view, and no table, an empty key is a document's.
+        sink, view, row, generation, table = of
+        if not row and not (view and generation is not None and table is None):
             return (sink, generation)
         return of if generation is not None else of[:4]
 
     assert (key(one) == key(other)) == (meant(one) == meant(other))
+
+
+def test_a_document_whose_key_is_an_empty_text_has_one_letter() -> None:
+    first, second = (letter("", generation=1, topic="t", partition=0, offset=offset) for offset in (7, 8))
+    assert first.record_key() == second.record_key() == b"s|v||g1"
+    assert not first.keyless and letter("", generation=1, table="public.t").keyless
 
 
 def test_a_childs_letter_does_not_take_the_place_of_a_roots() -> None:
@@ -344,6 +367,17 @@ def test_letters_of_a_generation_that_is_gone_go_and_of_a_server_that_is_away_st
     }
     judged = module.judge(made, one, away)
     assert judged.healed == {b"gone"} and judged.unasked == {"cache": "cache 1 is away"}
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_delete_of_the_empty_key_is_healed_and_a_document_of_it_stands(
+    deleting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "holding", lambda *_: nullcontext(SimpleNamespace(target=Shelf())))
+    build = cast(Any, SimpleNamespace(views=[View.identity(TABLE)]))
+    one = letter("", view="t", generation=1, deleting=deleting)
+    # As it was kept when an empty key was taken for none.
+    assert module._healed(build, {b"sink|topic|0|7|g1": one}) == ({b"sink|topic|0|7|g1"} if deleting else set())
 
 
 # -- the file, the topic, the count ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
 from operations.letters import rewrite
 from operations.verify.repair.work import REASONS, Refused
+from sinks.contract import Answer, Item, rejected
 from spark.reading.entries import Entry
 from tests.support.trees import node, table
 
@@ -65,3 +66,29 @@ def test_a_joined_document_that_is_refused_again_keeps_its_letter(
     openings = SimpleNamespace(build=lambda *_: build, catalogue=None, spark=lambda *_: None)
     outcomes = rewrite.written_again(cast(Any, openings), "s", 1, "v", LETTERS)
     assert outcomes == {key.encode(): f"no room for {key}" for key in KEYS}
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["nothing", "something"])
+@pytest.mark.parametrize("joined", [False, True], ids=["plain", "joined"])
+def test_a_row_that_is_gone_under_a_key_that_no_document_can_have_is_told_as_gone(
+    joined: bool, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_target: str, items: Sequence[Item]) -> list[Answer]:
+        return [rejected("the key must have 1 to 511 bytes, this one has 0") for _ in items]
+
+    def noted(work: Any, *_: Any) -> None:
+        work.refused.add("", "refused")
+
+    gone = Entry("v", "", 16, None, "", -1, -1, 0)
+    sink = SimpleNamespace(write=refuse, get=lambda _view, keys: dict.fromkeys(keys) if there else {})
+    view = VIEW if joined else SimpleNamespace(name="v", table=TABLE, needs_spark=False)
+    build = SimpleNamespace(warehouse=False, pipeline=None, sink="s")
+    work = SimpleNamespace(sink=sink, view=view, build=build, flow=SimpleNamespace(spec=None), refused=Refused("?"))
+    monkeypatch.setattr(rewrite, "joiner_of", lambda _work: work)
+    monkeypatch.setattr(rewrite, "made_of", lambda *_: [gone])
+    monkeypatch.setattr(rewrite, "write_made", lambda *_: [])
+    monkeypatch.setattr(rewrite, "write_higher", noted)
+    monkeypatch.setattr(rewrite, "newest_records", lambda *_: {"": SimpleNamespace(entry=gone, record=None)})
+    rewritten = rewrite._joined if joined else rewrite._plain
+    outcome = rewritten(cast(Any, work), {"": DeadLetter("s", "v", "", 8, "no")})[""]
+    assert (outcome is False) if not there else isinstance(outcome, str)

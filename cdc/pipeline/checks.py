@@ -37,7 +37,7 @@ SEARCH_FIELDS = frozenset(
 )
 # What we make beside a search sink's alias: each generation's indices and their aliases for writing, and the standing
 # queries' (sinks/elasticsearch/settings.py).
-_OWN_INDEX = re.compile(r"(.+)_(?:g[0-9]+(?:_w[0-9]+|_fences(?:_w[0-9]+)?|_percolator)?|queries)")
+_OWN_INDEX = re.compile(r"(.+)_(?:g[0-9]+(?:_w[0-9]+|_fences(?:_w[0-9]+)?|_percolator)?|(queries))")
 
 
 def check(pipeline: Pipeline) -> Iterator[Wrong]:
@@ -257,6 +257,8 @@ def _own_indices(pipeline: Pipeline) -> Iterator[Wrong]:
     for (server, alias), name in known.items():
         made = _OWN_INDEX.fullmatch(alias)
         owner = known.get((server, made[1])) if made else None
+        if made and made[2] and not pipeline.queries:
+            continue  # nobody stores queries: a view may be called so
         if made and owner is not None:
             sink = pipeline.sinks[name]
             key = next((key for key in ("index", "index_prefix", "view", "views") if getattr(sink, key, None)), "type")

@@ -49,7 +49,6 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{ES}, tables: [custmers]}}", "'custmers' is not in source.tables\n  what to do: did you mean 'customers' or 'public.customers'? If not, add it to source.tables"),
         (f"  a: {{{ES}, view: order, index: o}}\n  b: {{{ES}, view: customer, index: o_g1}}", "sinks.b: Headwater itself makes an index of the name 'o_g1' for 'o' of sinks.a"),
         (f"  a: {{{ES}, view: order, index: o_g12_fences_w7}}\n  b: {{{ES}, view: customer, index: o}}", "sinks.a: Headwater itself makes an index of the name 'o_g12_fences_w7' for 'o' of sinks.b"),
-        (f"  a: {{{ES}, view: order}}\n  b: {{{ES}, view: customer, index: order_queries}}", "sinks.b: Headwater itself makes an index of the name 'order_queries' for 'order' of sinks.a"),
         (f"  a: {{{ES}, tables: [orders]}}", "'orders' may be public.orders or other.orders\n  what to do: write schema.table"),
         (f"  a: {{{ES}, tables: [customers, customers]}}", "'customers' is here a second time"),
         (f"  a: {{{ES}, view: order, user: u}}", "sinks.a.user without sinks.a.password"),
@@ -140,3 +139,13 @@ def test_a_whole_schema_leaves_tables_to_the_catalogue() -> None:
     head = HEAD.replace("public.customers, public.orders, other.orders", "public.*").replace("customers}", "anything}")
     pipeline = loads(head + f"  s: {{{ES}, view: customer}}\n  t: {{{LAKE}, tables: [whatever]}}\n", "p.yaml", {})
     assert pipeline.views["customer"].root == "anything"
+
+
+def test_the_name_of_stored_queries_is_free_where_nobody_stores_any() -> None:
+    sinks = f"  a: {{{ES}, view: order}}\n  b: {{{ES}, view: customer, index: order_queries}}\n"
+    assert loads(HEAD + sinks, "p.yaml", {}).queries == {}
+    head = HEAD.replace("sinks:", "queries:\n  order: {search: a, changes: c}\nsinks:")
+    sinks += f"  c: {{{REDIS}, view: order, changes: {{}}}}\n"
+    assert "sinks.b: Headwater itself makes an index of the name 'order_queries' for 'order' of sinks.a" in said(
+        sinks, head
+    )

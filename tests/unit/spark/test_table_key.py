@@ -197,5 +197,5 @@ def test_a_fresh_question_sees_no_row_that_the_table_will_not_have(monkeypatch: 
     ]
     monkeypatch.setattr(tail, "_pieces", lambda *_: iter([found]))
     held: Any = SimpleNamespace(snapshot=None, columns=("id", "valid_to", "price", "_hw_version"))
-    read = tail.read_tail(cast(Any, None), spec_of(), held, {}, {}, 0.0, 0.0)
+    read = tail.read_tail(cast(Any, None), spec_of(), held, [], 0.0, 0.0)
     assert (read.rows.num_rows, read.records, read.letters) == (1, 3, 1)

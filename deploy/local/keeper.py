@@ -114,8 +114,8 @@ class Keeper:
                 )
 
     def _wait(self, server: Record, seconds: float, cancelled: threading.Event) -> str | None:
-        """Wait until it is healthy: None, or what ails it when time is up or it has died."""
-        deadline = time.monotonic() + seconds
+        """Wait until it is healthy: None, or what ails it when time is up or it has died. A busy machine has longer."""
+        began = time.monotonic()
         pause = 0.05
         while True:
             ailment = self.service.ailment(self.site)
@@ -123,8 +123,9 @@ class Keeper:
                 return None
             if not server.alive():
                 return "it ended"
-            if time.monotonic() > deadline:
-                return f"{ailment} (after {seconds:.0f} s; it is still running as pid {server.pid})"
+            passed = time.monotonic() - began
+            if passed > seconds * process.patience():
+                return f"{ailment} (after {passed:.0f} s, {process.load()}; it is still running as pid {server.pid})"
             if cancelled.wait(pause):
                 raise InterruptedStartError(f"{self.service.name} is still starting as pid {server.pid}: interrupted")
             pause = min(0.5, pause * 1.5)

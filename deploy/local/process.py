@@ -30,6 +30,8 @@ LOG_BYTES = 10 * 2**20
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"}
 # A one-off program (initdb, Kafka's format) takes seconds; on a machine this slow nothing else would work either.
 ONCE_SECONDS = 180.0
+# On a machine that has more to do than it can, a start takes as many times longer; beyond this something else is wrong.
+MOST_PATIENCE = 5.0
 # Children of this process, so that a killed one is reaped and does not stay as a zombie.
 _children: list[subprocess.Popen[bytes]] = []
 
@@ -177,18 +179,29 @@ def run_once(what: str, argv: Sequence[str], cwd: Path, account: Account | None 
         raise StackError(f"{what} failed (exit code {result.returncode}):\n{tail}")
 
 
+def load() -> str:
+    """How busy the machine is, in words."""
+    return f"load {os.getloadavg()[0]:.0f} on {os.cpu_count() or 1} processors"
+
+
+def patience() -> float:
+    """How many times longer than on an idle machine a start may take: by the load of the last minute. One that is ended
+    for being slow begins from nothing the next time, and would be ended again."""
+    return min(MOST_PATIENCE, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
 def _from_starter(service: str, starter: subprocess.Popen[bytes], launch: Launch, cancelled: threading.Event) -> Record:
     """Wait for the starter to end and take over the server whose pid it leaves."""
     assert launch.pid_file is not None
-    deadline = time.monotonic() + launch.starter_seconds
+    began = time.monotonic()
     while (code := starter.poll()) is None:
-        if cancelled.wait(0.1) or time.monotonic() > deadline:
+        if cancelled.wait(0.1) or time.monotonic() > began + launch.starter_seconds * patience():
             # Starter and half-started server are one process group (the session made in spawn): both must go.
             os.killpg(starter.pid, signal.SIGKILL)
             starter.wait()
             if cancelled.is_set():
                 raise InterruptedStartError(f"{service} was not started: interrupted")
-            raise StartError(f"{service} was not ready after {launch.starter_seconds:.0f} s")
+            raise StartError(f"{service} was not ready after {time.monotonic() - began:.0f} s and was ended ({load()})")
     try:
         pid = int(launch.pid_file.read_text())
     except (OSError, ValueError):

@@ -293,3 +293,26 @@ def test_tar_stays_inside(tmp_path: Path) -> None:
     with pytest.raises(tarfile.TarError):
         unpack("connect-plugins", [bad], tmp_path / "out")
     assert not (tmp_path / "evil").exists()
+
+
+def _starter(folder: Path, seconds: float) -> process.Launch:
+    """Ends after ``seconds``, and leaves the pid of a server that runs."""
+    script = f"sleep {seconds}; sleep 30 >/dev/null 2>&1 & echo $! > server.pid"
+    return process.Launch(
+        ["/bin/sh", "-c", script], folder, folder / "log", pid_file=folder / "server.pid", starter_seconds=0.3
+    )
+
+
+@pytest.mark.parametrize("load", [0.0, 100.0])
+def test_a_start_has_longer_on_a_machine_that_is_busy(
+    load: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    launch = _starter(tmp_path, 0.8)
+    if not load:
+        with pytest.raises(process.StartError, match=r"server was not ready after \d s and was ended \(load 0 on"):
+            process.spawn("server", launch, threading.Event())
+        return
+    server = process.spawn("server", launch, threading.Event())
+    assert server.alive()
+    os.kill(server.pid, 9)

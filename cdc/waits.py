@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import NamedTuple
+
+
+class Wait(NamedTuple):
+    """Somebody else is waited for.
+
+    Attributes:
+        what: a server, and what it is asked.
+        began: when, in seconds of ``time.monotonic``.
+        thread: whose wait it is.
+    """
+
+    what: str
+    began: float
+    thread: int
+
 
 # In the order in which they began; threads wait side by side. A dict's single operations are atomic.
-_begun: dict[int, str] = {}
+_begun: dict[int, Wait] = {}
 _numbers = count()
 
 
@@ -19,14 +37,18 @@ def waiting_for(what: str) -> Iterator[None]:
         what: a server, and what it is asked: ``Postgres: reading the foreign keys``.
     """
     number = next(_numbers)
-    _begun[number] = what
+    _begun[number] = Wait(what, time.monotonic(), threading.get_ident())
     try:
         yield
     finally:
         del _begun[number]
 
 
-def waited_for() -> str | None:
-    """What the youngest of these blocks waits for; None outside of all."""
-    waits = list(_begun.values())
-    return waits[-1] if waits else None
+def waited_for() -> Wait | None:
+    """What has been waited for the longest; None outside of all such blocks.
+
+    Of one thread's blocks the innermost counts, which says more. Of several threads' the one that began first: others
+    ask their servers a moment's question again and again meanwhile.
+    """
+    innermost = {wait.thread: wait for wait in list(_begun.values())}
+    return min(innermost.values(), key=lambda wait: wait.began, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -48,11 +49,15 @@ def saying_why(say: Callable[[str], None] | None = None, first: float = FIRST_SE
 
 
 def _speak(done: threading.Event, say: Callable[[str], None], first: float) -> None:
-    seconds = pause = first
+    began, pause = time.monotonic(), first
     while not done.wait(pause):
-        say(f"waiting for {waited_for() or 'an answer'} ({seconds:.0f} s)")
-        pause = NEXT_SECONDS
-        seconds += pause
+        pause, now = NEXT_SECONDS, time.monotonic()
+        wait = waited_for()
+        # A question of a moment is not what lasts.
+        if wait is not None and now - wait.began >= first / 2:
+            say(f"waiting for {wait.what} ({now - wait.began:.0f} s)")
+        else:
+            say(f"still at work ({now - began:.0f} s)")
 
 
 def _to_stderr(line: str) -> None:

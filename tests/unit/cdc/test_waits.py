@@ -24,13 +24,39 @@ def nobody_else_waits() -> None:
     assert poll(waited_for, lambda found: found is None, 100, 0.2) is None
 
 
-def test_the_youngest_wait_is_told_and_none_outlives_its_block() -> None:
+def told_now() -> str | None:
+    wait = waited_for()
+    return None if wait is None else wait.what
+
+
+def test_the_innermost_wait_is_told_and_none_outlives_its_block() -> None:
     with pytest.raises(ValueError, match="x"), waiting_for("a"):
         with waiting_for("b"):
-            assert waited_for() == "b"
-        assert waited_for() == "a"
+            assert told_now() == "b"
+        assert told_now() == "a"
         raise ValueError("x")
-    assert waited_for() is None
+    assert told_now() is None
+
+
+def test_what_lasts_is_told_and_not_the_questions_of_a_moment_beside_it() -> None:
+    asking, lines = threading.Event(), list[str]()
+
+    def watch() -> None:
+        while not asking.is_set():
+            with waiting_for("Postgres: reading the list of captured tables"):
+                time.sleep(0.01)
+
+    with waiting_for("Spark to start"):
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        with saying_why(lines.append, first=0.1):
+            time.sleep(0.3)
+    assert lines == ["waiting for Spark to start (0 s)"]
+    with saying_why(lines.append, first=0.1):
+        time.sleep(0.3)
+    asking.set()
+    watcher.join()
+    assert lines[1:] == ["still at work (0 s)"]
 
 
 def test_a_word_comes_late_and_not_behind_the_end() -> None:
@@ -69,7 +95,7 @@ def test_a_sink_that_does_not_answer_is_named() -> None:
     def look() -> None:
         while waited_for() is None:
             time.sleep(0.001)
-        told.append(waited_for())
+        told.append(told_now())
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -78,6 +104,6 @@ def test_a_sink_that_does_not_answer_is_named() -> None:
     looking.join(5)
     assert told == ["sink 'search'"]
     with pytest.raises(SinkUnavailable), translated("sink 'search'", "get"):
-        assert waited_for() == "sink 'search': get"
+        assert told_now() == "sink 'search': get"
         raise NoConnection("refused")
     assert waited_for() is None

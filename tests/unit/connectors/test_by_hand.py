@@ -11,7 +11,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import KafkaError, LogGap, SlotLost
-from cdc.waits import waited_for
+from cdc.waits import Wait, waited_for
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
 from connectors.changed import LEFT_OUT, NARROWING, SKIPPED, Change, left_out, merged
@@ -245,7 +245,7 @@ def test_a_missing_publication_is_told_with_its_way_out() -> None:
 
 def test_who_waits_for_the_snapshots_position_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """`run` said for five minutes that it was waiting for an answer, and not whose."""
-    told: list[str | None] = []
+    told: list[Wait | None] = []
     monkeypatch.setattr(marker_watch, "Kafka", lambda _: None)
     monkeypatch.setattr(marker_watch, "_position", lambda *_: told.append(waited_for()) or 7)
     asked = pipeline()

@@ -131,5 +131,6 @@ def test_two_tables_at_once_are_judged_one_by_one(tmp_path: Path) -> None:
         made.migrated("public.parts", lambda shape: "bigint" in json.dumps(shape))
         made.assert_equal()
         said = made.log()
-    first = "generation 1, view tree: "
-    assert f"{first}new generation" in said and f"{first}in place and read again" in said
+    first = f"generation 1, view {made.view('tree')}: "
+    assert f"{first}new generation" in said, said
+    assert f"{first}in place and read again" in said, said

@@ -81,15 +81,15 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
             message = f"{fact.name} has columns that differ only in case: {', '.join(twins)}; Debezium refuses it"
             yield Finding(Level.ERROR, fact.name, message, "rename one of them, or leave the table out")
     if fact.generated:
-        message = f"generated columns are not captured: {', '.join(fact.generated)} (Postgres does not send them)"
-        many = "generated columns are not captured in {n} tables ({names}): Postgres does not send them"
+        message = f"generated columns are not captured: {', '.join(fact.generated)} (the connector leaves them out)"
+        many = "generated columns are not captured in {n} tables ({names}): the connector leaves them out"
         yield Finding(Level.NOTE, fact.name, message, "compute them in the pipeline's views, as fields", many)
     if fact.stored and server_version >= GENERATED_SINCE:
         why = (
             ": since Postgres 18 the publication"
-            " has to send it, and Debezium miscounts columns when such a table is read again while it is written to"
-            " (dbz#2020). Its task then fails with an IndexOutOfBoundsException, and is started again until the table"
-            " is quiet for a moment; nothing is lost"
+            " has to send it to the connector, which leaves it out, and Debezium miscounts columns when such a table is"
+            " read again while it is written to (dbz#2020). Its task then fails with an"
+            " IndexOutOfBoundsException, and is started again until the table is quiet for a moment; nothing is lost"
         )
         message = f"{fact.name} has a stored generated column ({', '.join(fact.stored)}){why}"
         fix = (

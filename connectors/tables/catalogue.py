@@ -59,7 +59,8 @@ WORDS = """
 SELECT indexrelid, pg_get_expr(indpred, indrelid), pg_get_indexdef(indexrelid) FROM pg_index WHERE indexrelid = ANY(%s)
 """
 
-# Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
+# Generated columns are left out: pgoutput sends none (since Postgres 18 the stored ones), a snapshot would read all,
+# and the two must agree.
 _COLUMNS_OF = """
 SELECT a.attrelid, a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod, a.attnotnull, a.attnum,
        EXISTS (SELECT FROM pg_collation co WHERE co.oid = a.attcollation AND NOT co.collisdeterministic)

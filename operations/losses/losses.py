@@ -172,7 +172,7 @@ class Losses:
             one.attempt += 1
             self._stop_lost(engine, one.sink)
             self.let_go(one.sink)
-            self._begin(one, steps.rebuild, one.sink, self.master)
+            self._begin(one, steps.rebuild, one.sink, self.master, steps.LOST)
         waits = one.sink in self.healing and one.doing != "verify"
         if waits and time.monotonic() - one.noted > NOTE_SECONDS:
             one.noted = time.monotonic()

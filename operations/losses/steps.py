@@ -18,8 +18,11 @@ from cdc.pipeline import Pipeline
 
 Say = Callable[[str], None]
 
+# Why a generation is made that nobody has asked for.
+LOST = "the sink had lost what was written"
 
-def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | None) -> None:
+
+def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | None, why: str = "asked for") -> None:
     """A generation from offset 0; asked to end, it stops where the next attempt goes on."""
     from operations.rebuild.rebuild import Rebuild
     from operations.run.flow_lines import lines
@@ -27,7 +30,8 @@ def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | N
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    Rebuild(with_master(pipeline, master), file, sink, 1.0, stop, say, partial(lines, say)).run(auto=False)
+    made, shown = with_master(pipeline, master), partial(lines, say)
+    Rebuild(made, file, sink, 1.0, stop, say, shown, why=why).run(auto=False)
 
 
 def promote(say: Say, pipeline: Pipeline, _file: Path, sink: str, number: int) -> None:

@@ -12,6 +12,7 @@ from operations.generations.retire import retire
 from operations.opened import same_log
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
+from operations.state.frozen import read_frozen
 from operations.state.pausing import Say
 from sinks.configure import plain_config
 from sinks.factory import open_target
@@ -34,6 +35,7 @@ class Chosen:
         sink: the sink's name.
         say: told what is given up, and why.
         own: `run` does it by itself, and no person has asked for it.
+        why: it is done, where neither the file nor a table says otherwise than what readers see.
     """
 
     pipeline: Pipeline
@@ -41,6 +43,7 @@ class Chosen:
     sink: str
     say: Say
     own: bool = False
+    why: str = "asked for"
 
     @property
     def registry(self) -> Register:
@@ -80,8 +83,19 @@ class Chosen:
                 raise StateError(f"sink {self.sink}: {of}, and is being filled", fix="end that rebuild, or wait for it")
             self.say(f"{of}: it is given up")
             retire(self.pipeline, self.sink, begun.number, self.say)
-        differs = outdated(self.pipeline, self.registry.generation(self.registry.living()))
-        return self.registry.create(", ".join(differs[:5]) or "asked for", own=self.own)
+        return self.registry.create(self._what_for(), own=self.own)
+
+    def _what_for(self) -> str:
+        """Why another one is made, for people who look at the sink's generations."""
+        living = self.registry.generation(self.registry.living())
+        if differs := outdated(self.pipeline, living):
+            return ", ".join(differs[:5])
+        if not self.own:
+            return self.why
+        kept = read_frozen(living)
+        if altered := sorted(kept.tables.keys() | kept.refused.keys()):
+            return ", ".join(f"table {name} was altered" for name in altered[:5])
+        return OTHER_LOG if self.of_other_log(living.number) else "begun by `run`"
 
     def _why_not(self, begun: Registered) -> str | None:
         """Why one that was begun can't be gone on with; None if it can."""

@@ -58,6 +58,7 @@ class Rebuild:
         say: told what happens, a line each.
         shown: shows how far the flows are; shown nothing if left out.
         own: `run` does it by itself, and no person has asked for it.
+        why: see ``Chosen``.
     """
 
     def __init__(
@@ -71,12 +72,13 @@ class Rebuild:
         shown: Shown = unshown,
         *,
         own: bool = False,
+        why: str = "asked for",
     ) -> None:
         chosen_sinks(pipeline, [sink])
         self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
         self.stop, self.say, self.shown, self.own = stop, say, shown, own
         self.registry = register_of(pipeline, sink)
-        self.chosen = Chosen(pipeline, file, sink, say, own)
+        self.chosen = Chosen(pipeline, file, sink, say, own, why)
         self.auto = False
 
     def run(self, *, auto: bool) -> dict[str, Any]:

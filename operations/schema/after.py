@@ -28,19 +28,25 @@ def resolved(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View | Conf
 def after(
     pipeline: Pipeline, own: Catalogue, catalogue: Catalogue, name: str, tables: Sequence[str]
 ) -> dict[str, View | ConfigError]:
-    """A view after some tables have changed, or why it can't be made any more.
+    """A view after each of these tables has changed, or why it can't be made any more.
 
-    Only a table that it can't follow is to blame, not one that changes at the same time, or after that one was refused:
-    every view that reads a table is stopped with it.
+    Each is judged by its own change: a table that a generation has to go on with as it was (or that it can't follow)
+    takes no other one along that changes at the same time. So what is judged is what the generation then is over. Only
+    tables that can't change without each other, as two whose columns are joined get another type, are judged together.
     """
 
     def changed(*names: str) -> View | ConfigError:
         now = {table: catalogue.tables[table] for table in names}
         return resolved(pipeline, replace(own, tables={**own.tables, **now}), name)
 
-    now = changed(*tables)
-    if isinstance(now, ConfigError):
-        alone = {table: changed(table) for table in tables}
-        if any(isinstance(view, ConfigError) for view in alone.values()):
-            return alone
-    return dict.fromkeys(tables, now)
+    alone = {table: changed(table) for table in tables}
+    if len(tables) < 2:
+        return alone
+    bound = [table for table, view in alone.items() if isinstance(view, ConfigError)]
+    every = changed(*tables)
+    if isinstance(every, ConfigError):
+        return alone if bound else dict.fromkeys(tables, every)
+    together = changed(*bound)
+    if isinstance(together, ConfigError):
+        return dict.fromkeys(tables, every)  # they need one that could do without them
+    return {**alone, **dict.fromkeys(bound, together)}

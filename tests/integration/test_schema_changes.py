@@ -114,3 +114,23 @@ def test_pause_stops_what_is_concerned_until_apply(waiting: Migrating) -> None:
     waiting.migrated("public.things", lambda shape: "note" in json.dumps(shape))
     waiting.wait(lambda report: report["sinks"][0]["state"] == "running", 60)
     waiting.assert_equal()
+
+
+def test_two_tables_at_once_are_judged_one_by_one(tmp_path: Path) -> None:
+    """The children's new values were null until the generation was shown that the root's new column needs."""
+    parts = {"table": "parts", "on": {"id": "thing"}, "columns": ["id", "weight"]}
+    views = {"tree": {"root": "things", "children": {"parts": parts}}}
+    made = Migrating(ready(), tmp_path, sinks=("cache",), views=views)
+    with made.running():
+        made.execute(
+            "BEGIN; ALTER TABLE parts ALTER weight TYPE bigint;"
+            " ALTER TABLE things ADD COLUMN building text DEFAULT 'x';"
+            " UPDATE parts SET weight = 3000000000 WHERE id = 1; COMMIT"
+        )
+        made.migrated("public.things", lambda shape: "building" in json.dumps(shape))
+        made.migrated("public.parts", lambda shape: "bigint" in json.dumps(shape))
+        made.assert_equal()
+        said = made.log()
+    first = f"generation 1, view {made.view('tree')}: "
+    assert f"{first}new generation" in said, said
+    assert f"{first}in place and read again" in said, said

@@ -200,6 +200,18 @@ def test_a_stored_generated_column_is_warned_of_since_postgres_18() -> None:
     assert said(170005, stored=("total",)) == [] and said(180000, virtual=True) == []
 
 
+@pytest.mark.parametrize("server_version", [170005, 180000])
+def test_no_two_findings_disagree_whether_a_generated_column_is_sent(server_version: int) -> None:
+    """`init` said of one column that Postgres does not send it, and that the publication has to."""
+    found = list(kind_findings(fact(generated=("bmi",), stored=("bmi",)), server_version))
+    told = [text for finding in found for text in (finding.message, finding.many or "")]
+    assert "generated columns are not captured: bmi (the connector leaves them out)" in told
+    assert not any("Postgres does not send" in text for text in told)
+    assert sum("has to send it to the connector, which leaves it out" in text for text in told) == (
+        2 if server_version >= 180000 else 0
+    )
+
+
 def test_partitions_that_are_not_in_the_log_are_refused_by_name() -> None:
     def said(**about: tuple[str, ...]) -> list[tuple[Level, str, str]]:
         return [(f.level, f.message, f.fix) for f in kind_findings(fact(kind="p", **about), 180000)]

@@ -17,6 +17,7 @@ from operations.child_process import Apart
 from operations.losses import losses as module
 from operations.losses.loss_watch import LossWatch
 from operations.losses.losses import Losses, next_step
+from operations.losses.steps import LOST
 from operations.state.folder import register_of
 from operations.status.alive import ailments
 from operations.status.facts import judged
@@ -315,7 +316,7 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
     case.losses.let_go = lambda sink: alone.append((sink, len(case.asked)))
     case.lose()
     case.until(lambda: bool(case.asked))
-    assert case.asked[0] == ("rebuild", "cache", None)
+    assert case.asked[0] == ("rebuild", "cache", None, LOST)
     assert alone == [("cache", 0)]  # another builder of it has ended before
     assert case.stopped == [register_of(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
     status = _sink(pipeline, "cache", None)

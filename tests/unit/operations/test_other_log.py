@@ -13,10 +13,11 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
 from operations import opened
-from operations.rebuild.chosen import Chosen
+from operations.rebuild.chosen import OTHER_LOG, Chosen
 from operations.rebuild.next_one import build_next
 from operations.rebuild.rebuild import Rebuild
 from operations.state.folder import register_of
+from operations.state.frozen import freeze
 from spark.disk.register import Register
 
 TEXT = """\
@@ -114,10 +115,25 @@ def test_what_readers_see_is_built_again_when_its_log_was_made_anew(
     assert build_next(lambda _line: None, made, FILE, "cache")
     assert source.built == [2]
     register = register_of(made, "cache")
+    assert register.get(2).why == OTHER_LOG
     register.remove(2)
     register.generation(1).folder.joinpath("identity.json").unlink()  # nobody knows of what it was filled
     assert build_next(lambda _line: None, made, FILE, "cache")
     assert source.built == [2, 3]
+
+
+@pytest.mark.parametrize("reason", [None, "the key is (n)"])
+def test_what_run_builds_for_an_altered_table_was_asked_for_by_nobody(
+    tmp_path: Path, source: Source, reason: str | None
+) -> None:
+    """`generations` said "asked for" of it, and people looked for who had."""
+    made = pipeline(tmp_path)
+    register = written(made, source)
+    freeze(register.generation(1), ORDERS, reason)
+    assert build_next(lambda _line: None, made, FILE, "cache")
+    assert (source.built, register.get(2).why) == ([2], "table public.orders was altered")
+    register.remove(2)
+    assert Chosen(made, FILE, "cache", lambda _line: None).to_fill().why == "asked for"
 
 
 def test_a_promoted_standby_that_was_followed_is_the_same_database(tmp_path: Path, source: Source) -> None:

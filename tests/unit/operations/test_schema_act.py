@@ -225,6 +225,56 @@ def test_a_view_that_was_refused_stops_no_other_for_what_changes_after_it(tmp_pa
     assert set(read_frozen(generation).refused) == {"public.customers"}
 
 
+FAMILY = """views:
+  customer:
+    root: customers
+    children: {orders: {table: orders, on: {id: at}, columns: [id, at]}}
+"""
+
+
+def family(folder: Path) -> Pipeline:
+    head, rest = TEXT.split("views:\n")
+    rest = (
+        rest[rest.index("sinks:") :].replace("[order, customer]", "[customer]").replace("view: order", "view: customer")
+    )
+    return make(folder, text=head + FAMILY + rest + 'row_store: {url: "redis://127.0.0.1:1"}\n')
+
+
+def test_of_two_tables_that_change_at_once_each_is_judged_by_its_own_change(tmp_path: Path) -> None:
+    """A column of the root's, added in the same transaction, froze the children's table too: its values of the new
+    type were null until the next generation was shown."""
+    pipeline = family(tmp_path)
+    more = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID, NAME, NOTE)), since=9)
+    both = {"public.customers": more, "public.orders": WIDER}
+    out = done(pipeline, both, sink="cache")
+    frozen = read_frozen(register_of(pipeline, "cache").generation(1))
+    assert (set(frozen.tables), dict(frozen.refused)) == ({"public.customers"}, {})
+    todo = out.evolution.todo
+    assert (todo["public.orders"].read, todo["public.orders"].rebuild) == ("", False)
+    assert todo["public.customers"].rebuild
+    assert out.said[1::2] == [
+        "  sink cache, generation 1, view customer: new generation",
+        "  sink cache, generation 1, view customer: in place and read again",
+    ]
+    assert out.retake == {("cache", 1)}
+
+
+def test_tables_that_can_not_change_without_each_other_are_judged_together(tmp_path: Path) -> None:
+    """Both sides of a join get another type: a view over the one alone can't be made, and none was to be refused."""
+    pipeline = family(tmp_path)
+    text = {"type_name": "text", "base_type": "text"}
+    keyed = replace(CUSTOMERS.table, columns=(replace(ID, **text), NAME))
+    pair = {
+        "public.customers": replace(CUSTOMERS, table=keyed, since=9, files="d"),
+        "public.orders": replace(ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, **text))), files="g"),
+    }
+    said = "\n".join(done(pipeline, pair, sink="cache").said)
+    assert "refuse" not in said and said.count("view customer: ") == 2
+    for table, shape in pair.items():
+        one = done(family(tmp_path / table), {**BEFORE, table: shape}, sink="cache")
+        assert "view customer: refuse (" in "\n".join(one.said) and "can't be joined" in "\n".join(one.said)
+
+
 def test_what_stands_with_a_refused_view_is_not_told_to_be_read_again(tmp_path: Path) -> None:
     head, rest = TEXT.split("views:\n")
     every = "views:\n  all: {root: customers}\n" + rest.replace("[order, customer]", "[order, customer, all]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from operations.rebuild.compared import judged
 from operations.rebuild.next_one import build_next
 from operations.rebuild.rebuild import Rebuild
 from operations.state.folder import register_of
+from operations.state.verified import note_verified
 from spark.disk.made_of import define
 
 TEXT = """\
@@ -230,17 +232,24 @@ class Compared:
         monkeypatch.setattr(f"{place}.adopt", lambda *_: None)
         monkeypatch.setattr(f"{place}.source_catalogue", lambda _: None)
         monkeypatch.setattr(f"{place}.refuse_changed", lambda *_: None)
-        monkeypatch.setattr(f"{place}.open_rebuild", lambda *given: SimpleNamespace(close=lambda: self.close(given[3])))
-        monkeypatch.setattr(f"{place}.compare", lambda *_: self.found("run"))
-        monkeypatch.setattr(Rebuild, "_proven", lambda *_: self.found("rebuild"))
+        runner = SimpleNamespace(running=())
+        monkeypatch.setattr(
+            f"{place}.open_rebuild", lambda *given: SimpleNamespace(runner=runner, close=lambda: self.close(given[3]))
+        )
+        monkeypatch.setattr(f"{place}.compare", lambda *given: self.found("run", given[1], given[3]))
+        monkeypatch.setattr(Rebuild, "_proven", lambda *given: self.found("rebuild", given[0].pipeline, given[2]))
         monkeypatch.setattr(f"{place}.promote", lambda *given: self.shown.append(given[2]))
         monkeypatch.setattr("operations.rebuild.next_one.signal.signal", lambda *_: None)
 
-    def found(self, who: str) -> dict[str, Any]:
-        """The shape of `verify --json`, as far as it is looked at."""
+    def found(self, who: str, made: Pipeline, number: int) -> dict[str, Any]:
+        """The shape of `verify --json`, as far as it is looked at; noted as `verify` does."""
         self.asked.append(who)
         view = {"view": "order", "differences": self.differences, "expected": 9, "caught_up": not self.late}
-        return {"equal": not self.differences, "sinks": [{"views": [view]}]}
+        keys = {"missing": [""], "extra": [], "changed": [], "columns": {}, "not_repaired": []}
+        sink = {"sink": "cache", "generation": number, "error": None, "views": [view | keys]}
+        report = {"at": 1.0, "equal": not self.differences, "sample": None, "sinks": [sink]}
+        note_verified(made, report)
+        return report
 
     def close(self, number: int) -> None:
         """An engine ends."""
@@ -290,8 +299,6 @@ def test_only_who_filled_all_of_it_notes_how_fast_that_was(
     if cut:
         begun(made, "main")
         monkeypatch.setattr("operations.rebuild.chosen.open_target", lambda _config: Target({"order"}))
-    engine = SimpleNamespace(runner=SimpleNamespace(running=()), close=lambda: None)
-    monkeypatch.setattr("operations.rebuild.rebuild.open_rebuild", lambda *_: engine)
     monkeypatch.setattr(Rebuild, "_fill", lambda *_: 9)
     rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
     report = rebuild.run(auto=False)
@@ -309,6 +316,31 @@ def test_one_that_differs_though_it_was_compared_twice_makes_room_for_the_next_a
     compared.differences, compared.late = differences, late
     assert build_next(lambda _line: None, pipeline(tmp_path), Path("shop.yaml"), "cache") == (not differences)
     assert retired == ([2] if gone else []) and compared.asked == ["rebuild"]
+
+
+def test_a_row_that_each_generation_lacks_has_no_more_than_two_built(
+    tmp_path: Path, compared: Compared, retired: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that the sink never takes: one generation after the other was filled, compared and removed, without end,
+    and nobody was told which row it was."""
+    made, compared.differences = pipeline(tmp_path), 3
+
+    def fill(self: Rebuild, _engine: Any, number: int) -> int:
+        generation = self.registry.generation(number)
+        generation.folder.mkdir(parents=True)
+        define(generation, made, ["public.orders"])
+        return 9
+
+    monkeypatch.setattr(Rebuild, "_fill", fill)
+    build = partial(build_next, lambda _line: None, made, Path("shop.yaml"), "cache")
+    assert [build(), build()] == [False, False] and retired == [2]
+    for _ in range(3):  # it is compared again, and none is built
+        with pytest.raises(StateError, match=r'3 differs .* \(order: "" and 2 more\), and so did generation 2') as told:
+            build()
+        assert "letters shop.yaml list --sink cache --generation 3" in str(told.value)
+    assert retired == [2] and [one.number for one in register_of(made, "cache").entries()] == [1, 3]
+    compared.differences = 0  # the row was mended
+    assert build() and compared.shown == [3]
 
 
 @pytest.mark.parametrize("own", [True, False])

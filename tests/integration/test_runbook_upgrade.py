@@ -44,9 +44,9 @@ def test_an_upgraded_database_is_captured_anew(local_stack: Servers, tmp_path: P
             scenario.runner = None
             said = scenario.log()
             assert f"its system identifier is {number}, not" in said
-            assert "headwater recapture FILE" in said
+            assert "`headwater recapture " in said
             for verb in ("run", "plan", "apply"):
-                assert "headwater recapture FILE" in scenario.run_error(verb), verb
+                assert "headwater recapture " in scenario.run_error(verb), verb
             for name, value in scenario.environment().items():
                 monkeypatch.setenv(name, value)
             pipeline = load(scenario.file)

@@ -51,7 +51,7 @@ class Lake:
         self.place = HistoryPlace("hw_lake", f"n{folder.name}", "source", 1)
         self.place.make(spark, VIEW, new=True)
         self.table = self.place.name(VIEW)
-        patch.setattr(Historian, "_rows", lambda _self, *given: self.rows(given[-2][0], given[-1][0]))
+        patch.setattr(Historian, "_rows", lambda _self, *given: self.rows(given[3][0], given[4][0]))
         (folder / "checkpoint" / "offsets").mkdir(parents=True)
         (folder / "checkpoint" / "metadata").write_text('{"id": "query"}')
         self.historian = self.started()

@@ -238,14 +238,17 @@ def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
         for target in dict.fromkeys(_targets_of(pipeline, sink)):
             owner = owners.setdefault(target, name)
             if owner != name:
-                named = [key for key in ("index", "index_prefix") if getattr(sink, key, None)]
-                key = named[0] if named else "type"
                 yield Wrong(
-                    ("sinks", name, key),
+                    ("sinks", name, _first_given(sink, "index", "index_prefix")),
                     f"sinks.{name} writes to the same target as sinks.{owner}: {target[0]} '{target[-1]}'",
                     _apart(sink),
                 )
                 break
+
+
+def _first_given(sink: SinkPart, *keys: str) -> str:
+    """The first of these keys that a sink's part of the file has; its type if it has none."""
+    return next((key for key in keys if getattr(sink, key, None)), "type")
 
 
 def _own_indices(pipeline: Pipeline) -> Iterator[Wrong]:
@@ -260,10 +263,8 @@ def _own_indices(pipeline: Pipeline) -> Iterator[Wrong]:
         if made and made[2] and not pipeline.queries:
             continue  # nobody stores queries: a view may be called so
         if made and owner is not None:
-            sink = pipeline.sinks[name]
-            key = next((key for key in ("index", "index_prefix", "view", "views") if getattr(sink, key, None)), "type")
             yield Wrong(
-                ("sinks", name, key),
+                ("sinks", name, _first_given(pipeline.sinks[name], "index", "index_prefix", "view", "views")),
                 f"sinks.{name}: Headwater itself makes an index of the name '{alias}' for '{made[1]}' of sinks.{owner}",
                 "choose another name",
             )

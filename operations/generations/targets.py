@@ -13,6 +13,7 @@ from operations.state.accepted import living_run, runs_without
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from operations.state.history import HISTORY, history_folder
 from operations.state.pausing import rests
+from operations.state.verified import forget_verified
 from sinks.configure import plain_config
 from sinks.elasticsearch.standing.queries import drop_queries
 from sinks.factory import open_target
@@ -74,6 +75,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
                 generation.unlock()
         if isinstance(pipeline.sinks[name], SearchSink) and (views := views_of_file(pipeline, name)):
             drop_queries(plain_config(pipeline, name, 1, views))
+        forget_verified(pipeline, name)
         for path in _left(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if not history_folder(pipeline, name).exists():

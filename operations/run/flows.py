@@ -34,6 +34,7 @@ from spark.events.kept_columns import refuse_columns
 from spark.events.kept_tables import StateTable
 from spark.events.matches import is_matched, start_matches
 from spark.events.states import analyse_stateful
+from spark.events.steady import refuse_unsteady_events
 from spark.events.windows import is_windowed, start_windows
 from spark.flow import Flow, Reading, plan_flows, start_live
 from spark.join.child_expressions import analysed, refuse_unsteady_parts
@@ -137,7 +138,7 @@ def refuse_moving(spark: SparkSession, pipeline: Pipeline, view: View) -> None:
     typed, _ = analysed_view(spark, pipeline, view)
     refuse = _placed(pipeline, view)
     if isinstance(typed, StatefulView):
-        return
+        return refuse_unsteady_events(spark, typed, refuse)
     if isinstance(typed, JoinedView):
         refuse_unsteady_parts(spark, typed, refuse)
     refuse_unsteady(spark, typed, refuse)

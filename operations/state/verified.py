@@ -21,6 +21,7 @@ from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
 FILE = "verified.json"
+BUILD = "#"  # between a sink's name, which has no such sign, and a generation's number
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +46,21 @@ def note_verified(pipeline: Pipeline, report: Mapping[str, Any]) -> None:
         _log.debug("what was verified could not be noted: %s", error)
 
 
+def forget_verified(pipeline: Pipeline, sink: str) -> None:
+    """Forget what was found of a sink that is dropped: one that is filled anew under its name, whose generations are
+    numbered from 1 again, has not been compared.
+
+    Args:
+        pipeline: the loaded file.
+        sink: its name.
+    """
+    path = state_dir(pipeline) / pipeline.name / FILE
+    found = _read(path)
+    kept = {key: one for key, one in found.items() if key.partition(BUILD)[0] != sink}
+    if kept != found:
+        write_atomic(path, json.dumps(kept))
+
+
 def last_verified(pipeline: Pipeline) -> dict[str, Any]:
     """The newest result of each sink; asks no server.
 
@@ -67,7 +83,7 @@ def verified_generations(pipeline: Pipeline, sink: str) -> Callable[[int], dict[
 
 
 def _build(sink: str, number: int | None) -> str:
-    return f"{sink}#{number}"  # no sink's name has such a sign
+    return f"{sink}{BUILD}{number}"
 
 
 def _of(sink: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:

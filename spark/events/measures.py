@@ -89,7 +89,7 @@ def _plan(empty: DataFrame, name: str, measure: Measure, refuse: Refused) -> Pla
     if measure.function in ("sum", "avg"):
         if not number:
             raise refuse(name, f"{said} is a {kind.simpleString()}, and no number")
-        return _total(empty, measure, kind)
+        return _total(empty, name, measure, kind, refuse)
     return _extreme(name, measure, kind, refuse)
 
 
@@ -100,10 +100,13 @@ def _kind(empty: DataFrame, name: str, said: str, refuse: Refused) -> T.DataType
         raise refuse(name, reason(error)) from error
 
 
-def _total(empty: DataFrame, measure: Measure, kind: T.DataType) -> Plan:
+def _total(empty: DataFrame, name: str, measure: Measure, kind: T.DataType, refuse: Refused) -> Plan:
     """A sum, or an average: that is a sum and a count. Types are those of Spark's own functions."""
     said = measure.value
-    type_ = empty.select(F.expr(f"{measure.function}({said})")).schema[0].dataType.simpleString()
+    try:
+        type_ = empty.select(F.expr(f"{measure.function}({said})")).schema[0].dataType.simpleString()
+    except AnalysisException as error:  # of a random number, say
+        raise refuse(name, reason(error)) from error
     if isinstance(kind, T.DecimalType):
         given, word = f"CAST(({said}) AS decimal(38,{kind.scale}))", "sum:decimal"
     elif isinstance(kind, T.IntegralType) and measure.function == "sum":

@@ -207,8 +207,13 @@ def refuse_double_quotes(
 
 def unsteady(empty: DataFrame, expression: str) -> str:
     """Why an expression, which ``selected`` takes, may give another value for the same row; empty if it does not."""
-    plan: Any = empty.select(F.expr(expression))._jdf.queryExecution().analyzed()
-    jvm: Any = empty.sparkSession._jvm
+    return moves(empty.select(F.expr(expression)))
+
+
+def moves(frame: DataFrame) -> str:
+    """As ``unsteady``, of a frame that is made already."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    jvm: Any = frame.sparkSession._jvm
     clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     if plan.deterministic() and not plan.containsPattern(clock):
         return ""

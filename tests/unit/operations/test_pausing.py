@@ -338,6 +338,21 @@ def test_drop_removes_one_that_nobody_runs_or_that_is_not_paused(
     assert dropped == ["cache", "cache"]
 
 
+def test_drop_forgets_what_verify_found_of_it(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generations of a sink that is filled anew have the same numbers: they were shown as equal, compared by nobody."""
+    from operations.state.verified import last_verified, note_verified, verified_generations
+
+    monkeypatch.setattr("operations.generations.targets.drop_generation", lambda *_: None)
+    living(pipeline)
+    found = {"views": [{"columns": {}, "not_repaired": [], "differences": 0}], "error": None, "generation": 1}
+    sinks = [{"sink": name, **found} for name in ("cache", "cache_2")]
+    note_verified(pipeline, {"at": 1.0, "sample": None, "sinks": sinks})
+    assert verified_generations(pipeline, "cache")(1) and verified_generations(pipeline, "cache_2")(1)
+    drop_sink_state(pipeline, ["cache"])
+    assert last_verified(pipeline)["sinks"] == [] and verified_generations(pipeline, "cache")(1) is None
+    assert verified_generations(pipeline, "cache_2")(1)  # another one
+
+
 def test_verify_leaves_it_out_unless_it_is_named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     from operations.verify import verifier
 

@@ -77,7 +77,7 @@ def _of_events(name: str, view: View, outbox: Outbox) -> Iterator[Wrong]:
     for index, one in enumerate(view.events):
         if one not in outbox.types:
             what = f"views.{name}.events: {shown(one)} is not in source.outbox.types"
-            fix = near(one, outbox.types) or "add it there, and it has a topic of its own"
+            fix = near(one, outbox.types, "add it there, and it has a topic of its own")
             yield Wrong((*at, "events", index), what, fix)
         elif one in view.events[:index]:
             yield Wrong((*at, "events", index), f"views.{name}.events: {shown(one)} is here a second time")

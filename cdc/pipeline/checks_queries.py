@@ -54,7 +54,7 @@ def _saved(pipeline: Pipeline, view: str, part: Queries) -> Iterator[Wrong]:
     if name == view:
         yield Wrong(at, f"{where}: that is the view on which they stand", "give the queries a view of their own")
     elif sink.tables is None and name not in sink.view_names:
-        fix = near(name, sink.view_names) or "add it there"
+        fix = near(name, sink.view_names, "add it there")
         yield Wrong(at, f"{where}: sinks.{part.changes} has no view {shown(name)}", fix)
 
 

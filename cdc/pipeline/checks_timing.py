@@ -89,7 +89,7 @@ def _groups(where: str, path: Path, window: Window) -> Iterator[Wrong]:
         for one in names:
             if one not in window.by:
                 what = f"{where}.groupings: {shown(one)} is not in `by`"
-                yield Wrong((*path, "groupings", index), what, near(one, window.by) or "add it there")
+                yield Wrong((*path, "groupings", index), what, near(one, window.by, "add it there"))
         if names in window.groupings[:index] or len(set(names)) < len(names):
             yield Wrong((*path, "groupings", index), f"{where}.groupings: named twice", "name each once")
     for name in [*window.by, *window.measures]:

@@ -25,6 +25,7 @@ from connectors.database.timeline import noted_timeline
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
 from connectors.names import Names
 from connectors.postgres import Connection, connect
+from connectors.renamed import refuse_renamed
 from connectors.rest import ConnectClient
 
 GONE = "our own tables are gone from the database: it was restored from a copy from before `apply`"
@@ -119,7 +120,7 @@ def _check(
     name, names = pipeline.source.slot, Names.of(pipeline)
     # In this order: what the slot has confirmed was stored before, and what is stored was written before.
     slot = read_slot(connection, name)
-    known, offset = _stored_offset(pipeline)
+    known, offset = _stored_offset(pipeline, missed=slot is None)
     now = read_moment(connection)
     witness = read_witness(connection, names, runner)
     if remembered is not None and follow is not None and _promoted(now, remembered):
@@ -158,11 +159,17 @@ def _promoted(now: Moment, remembered: Remembered) -> bool:
     return same and not now.standby and now.timeline > remembered.timeline
 
 
-def _stored_offset(pipeline: Pipeline) -> tuple[bool, Mapping[str, Any] | None]:
-    """(whether Connect has answered, the connector's offset)."""
+def _stored_offset(pipeline: Pipeline, *, missed: bool) -> tuple[bool, Mapping[str, Any] | None]:
+    """(whether Connect has answered, the connector's offset).
+
+    Raises:
+        SourceChanged: the slot is ``missed`` because the file names another one than the connector has (terminal).
+    """
     client = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=CONNECT_SECONDS)
     try:
         offsets = client.offsets(connector_name(pipeline))
+        if missed:
+            refuse_renamed(pipeline, client.config(connector_name(pipeline)) or {})
     except ConnectError:
         return False, None
     finally:

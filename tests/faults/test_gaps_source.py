@@ -147,6 +147,15 @@ def test_fault_05_an_invalidated_slot(source: SourceDatabase, pipeline: Pipeline
     assert_well(source, pipeline, remembered)
 
 
+def test_a_slot_that_only_the_file_calls_otherwise_is_not_lost(source: SourceDatabase, pipeline: Pipeline) -> None:
+    """`run` told to read everything again, which would have been refused."""
+    renamed = pipeline.model_copy(update={"source": pipeline.source.model_copy(update={"slot": "another_one"})})
+    for known in (check_source(pipeline, None), None):
+        with pytest.raises(SourceChanged, match=r"is captured with source\.slot: .* the file names another_one"):
+            check_source(renamed, known)
+    assert_well(source, pipeline, None)
+
+
 def test_fault_06_a_dropped_slot_is_not_made_again_by_debezium(source: SourceDatabase, pipeline: Pipeline) -> None:
     remembered = check_source(pipeline, None)
     stop_connector(pipeline)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import parse_qs
 
 from cdc.history_names import GAPS, HISTORY, VERSIONS
+from cdc.index_names import alias_beside
 from cdc.keyspaces import is_reserved, outer_stems
 from cdc.masking import mask_text
 from cdc.pipeline.checks_fold import check_fold
@@ -35,9 +35,6 @@ ICEBERG_COLUMNS = frozenset(
 SEARCH_FIELDS = frozenset(
     ("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_field_names", "_ignored", "_tier", "_nested_path")
 )
-# What we make beside a search sink's alias: each generation's indices and their aliases for writing, and the standing
-# queries' (sinks/elasticsearch/settings.py).
-_OWN_INDEX = re.compile(r"(.+)_(?:g[0-9]+(?:_w[0-9]+|_fences(?:_w[0-9]+)?|_percolator)?|(queries))")
 
 
 def check(pipeline: Pipeline) -> Iterator[Wrong]:
@@ -258,14 +255,14 @@ def _own_indices(pipeline: Pipeline) -> Iterator[Wrong]:
         if isinstance(sink, SearchSink):
             known |= {(_server(sink.url), sink.index_of(view)): name for view in _names_of(pipeline, sink)}
     for (server, alias), name in known.items():
-        made = _OWN_INDEX.fullmatch(alias)
-        owner = known.get((server, made[1])) if made else None
-        if made and made[2] and not pipeline.queries:
+        beside, queries = alias_beside(alias) or ("", False)
+        owner = known.get((server, beside))
+        if queries and not pipeline.queries:
             continue  # nobody stores queries: a view may be called so
-        if made and owner is not None:
+        if owner is not None:
             yield Wrong(
                 ("sinks", name, _first_given(pipeline.sinks[name], "index", "index_prefix", "view", "views")),
-                f"sinks.{name}: Headwater itself makes an index of the name '{alias}' for '{made[1]}' of sinks.{owner}",
+                f"sinks.{name}: Headwater itself makes an index of the name '{alias}' for '{beside}' of sinks.{owner}",
                 "choose another name",
             )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from elasticsearch import Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.index_names import generation_of
 from sinks.elasticsearch.settings import Target
 
 _TRIES = 5
@@ -18,8 +18,8 @@ def seen(client: Elasticsearch, target: Target) -> dict[str, int]:
     found = client.options(ignore_status=404).indices.get_alias(name=target.index).body
     if "error" in found:
         return {}
-    stem = re.compile(re.escape(target.index) + r"_g(\d+)")
-    return {index: int(match[1]) if (match := stem.fullmatch(index)) else 0 for index in found}
+    numbers = {index: generation_of(index) or ("", 0) for index in found}
+    return {index: number if alias == target.index else 0 for index, (alias, number) in numbers.items()}
 
 
 def promote(client: Elasticsearch, who: str, target: Target, old: int) -> None:

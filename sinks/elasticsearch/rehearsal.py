@@ -7,13 +7,13 @@ mapping and settings together, analysers too, and refuses what it would refuse o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from elasticsearch import ApiError
 
 from cdc.errors import SinkRefused
+from cdc.index_names import generation_of
 from sinks.elasticsearch import mapping
 from sinks.elasticsearch.client import connect, is_passing, reason_of, translated
 from sinks.elasticsearch.owners import PIPELINE, is_of_other, owner, told
@@ -80,9 +80,9 @@ def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     by_name = {target.index: view for view, target in settings.targets.items()}
     for index, said in sorted(there.items()):
-        theirs, name = told(said["mappings"]), re.fullmatch(r"(.+)_g\d+", index)
-        if name and name[1] in by_name and is_of_other(owner(settings), theirs):
-            found.setdefault(by_name[name[1]], (index, theirs[PIPELINE]))
+        theirs, (alias, _) = told(said["mappings"]), generation_of(index) or ("", 0)
+        if alias in by_name and is_of_other(owner(settings), theirs):
+            found.setdefault(by_name[alias], (index, theirs[PIPELINE]))
     return found
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from cdc.errors import ConfigError
+from cdc.index_names import concrete_index, fences_index, percolator_index, queries_index, writing_alias
 from cdc.keys import is_stray, split_id, stray_id, stray_name
 from sinks.elasticsearch.opensearch import field_types
 from sinks.fields import MAX_TOKEN, Fields
@@ -77,34 +78,34 @@ class Target:
     @property
     def concrete(self) -> str:
         """The real index."""
-        return f"{self.index}_g{self.generation}"
+        return concrete_index(self.index, self.generation)
 
     @property
     def writer(self) -> str:
         """The hidden alias that writes go through: with ``require_alias`` a deleted index is an error, whereas a write
         to a missing concrete index would silently create one without our mapping. It ends with the lease's token: who
         takes over removes the older one, and with it the way in for a process that was thought dead."""
-        return f"{self.concrete}_w{self.token}"
+        return writing_alias(self.concrete, self.token)
 
     @property
     def fences(self) -> str:
         """The hidden index that remembers deletes."""
-        return f"{self.concrete}_fences"
+        return fences_index(self.concrete)
 
     @property
     def queries(self) -> str:
         """The hidden index of the view's registered queries (standing/queries.py); no generation's."""
-        return f"{self.index}_queries"
+        return queries_index(self.index)
 
     @property
     def percolator(self) -> str:
         """The hidden index in which they judge this generation's documents (standing/percolator.py)."""
-        return f"{self.concrete}_percolator"
+        return percolator_index(self.concrete)
 
     @property
     def fence_writer(self) -> str:
         """The hidden write alias of ``fences``."""
-        return f"{self.fences}_w{self.token}"
+        return writing_alias(self.fences, self.token)
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,8 @@ class Seen:
         """
         if self.hold is not None:
             return Reach(False, self.generations, 0, self.hold)
+        if why := self._not_begun(views):
+            return Reach(False, self.generations, 0, why)
         behind, stale, reasons = 0, False, list[str]()
         for number, name, flow in self._of(views):
             left, why, unsaid = _of(name, flow, entry, self.topic_ids[number])
@@ -111,7 +113,14 @@ class Seen:
 
     def well(self, views: Collection[str] = ()) -> bool:
         """Whether nothing but records keeps readers from what is new; ``views`` as ``reach``. Asks no row store."""
-        return self.hold is None and all(flow.state in _AT_WORK for _, _, flow in self._of(views))
+        held = self.hold or self._not_begun(views)
+        return held is None and all(flow.state in _AT_WORK for _, _, flow in self._of(views))
+
+    def _not_begun(self, views: Collection[str]) -> str | None:
+        """A generation without any flow has nothing, however little it may be behind: one of whole tables, which are
+        known once it has begun."""
+        begun = {number for number, _, _ in self._of(views)}
+        return next((f"no flow of generation {n} has begun" for n in self.generations if n not in begun), None)
 
     def _of(self, views: Collection[str]) -> Iterator[tuple[int, str, FlowSeen]]:
         for number in self.generations:

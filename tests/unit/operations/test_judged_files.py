@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.pipeline import Pipeline, load
+from connectors.ledger import LedgerEntry
 from connectors.wal.budget import Budget
 from console.cli import status as verb
 from console.cli.main import cli
@@ -203,6 +204,22 @@ def test_how_far_flows_are_is_read_as_it_was_told(pipeline: Pipeline) -> None:
     [lost] = place.flows()[1].values()
     assert lost.void and "lost" in (lost.hold or "")
     place.close()
+
+
+def test_a_sink_of_whole_tables_that_never_ran_has_nothing(tmp_path: Path) -> None:
+    """Its tables are known once it has begun: with no flow nothing was behind, and a wait was answered `visible`."""
+    text = FILE.format(folder=tmp_path / "state").replace(
+        '{type: redis, url: "redis://127.0.0.1:1", view: v}',
+        "{type: iceberg, catalog_uri: /c.db, warehouse: /w, namespace: n, tables: all}",
+    )
+    (tmp_path / "w.yaml").write_text(text)
+    pipeline = load(tmp_path / "w.yaml")
+    assert pipeline.sinks["cache"].tables == "all"
+    with closing(Place(pipeline, "cache")) as place:
+        seen = place.look()
+    for views in ((), ("airline",)):
+        reach = seen.reach(LedgerEntry(9, {"t": {0: 5}}), views)
+        assert not reach.there and reach.reason == "no flow of generation 1 has begun" and not seen.well(views)
 
 
 # -- the verb ----------------------------------------------------------------------------------------------------------

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.errors import BadToken
+from cdc.errors import BadToken, HeadwaterError, KafkaUnavailable, NewerFormat, RegistryUnavailable
+from cdc.letters.deadletter import DeadLetter
+from cdc.pipeline import Pipeline
 from cdc.token import History, WriteToken, differs, parse_token
 from connectors.database.write_tokens import Standing
 from operations.freshness.answers import STATES, worst
-from operations.freshness.log import Look
-from operations.freshness.wait import Wait, judge
+from operations.freshness.log import Look, SourceLog
+from operations.freshness.wait import Target, Wait, judge
+from operations.letters import writes
 from tests.support.growing_log import GrowingLog
 
 HERE = History(0x69A5, 1, "3f2a91bc", "0badcafe", 57)
@@ -91,3 +97,55 @@ def test_a_moment_is_never_said_to_be_reached_too_early(steps: list[str]) -> Non
         # Asked after each step: a moment that is told too early may be made good by the next one.
         as_of = world.marks.newest(lambda entry: not entry.behind({"t": {0: world.applied}}))
         world.assert_nothing_is_missing(as_of)
+
+
+# -- what was refused -------------------------------------------------------------------------------------------------
+
+
+class Letters:
+    """The letters as they are read from Kafka: what has come since is there only for who follows."""
+
+    def __init__(self) -> None:
+        self.standing: list[tuple[DeadLetter, int | None]] = []
+        self.read: list[tuple[DeadLetter, int | None]] = []
+        self.trouble: HeadwaterError | None = None
+
+    def told(self, _sink: str, _generations: Any, *, follow: bool) -> list[tuple[DeadLetter, int | None]]:
+        if self.trouble is not None:
+            raise self.trouble
+        self.read = [*self.standing] if follow else self.read
+        return self.read
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
+    made = Letters()
+    monkeypatch.setattr(writes, "RejectedWrites", lambda _pipeline: made)
+    return made
+
+
+def arrival(number: int) -> tuple[Wait, str, Target]:
+    wait = Wait(WriteToken("transaction", HERE, number), ["search"])
+    wait.targets["search"].tickets = {1: 1}
+    return wait, "search", wait.targets["search"]
+
+
+@pytest.mark.parametrize(
+    "trouble", [KafkaUnavailable("x"), RegistryUnavailable("x"), NewerFormat("x"), ValueError("x")]
+)
+def test_a_letter_that_could_not_be_read_is_read_the_next_time(letters: Letters, trouble: Any) -> None:
+    """A broker, or the registry, was away just then: the write was said to be visible, and it is a dead letter."""
+    asked = writes.WriteLetters(cast(Pipeline, None))
+    ends = cast(SourceLog, SimpleNamespace(letters_end=lambda: len(letters.standing)))
+    letters.standing = [(DeadLetter("search", "v", "1", 1, "no", tx_id=1, at_ms=int(time.time() * 1000)), 1)]
+    before = arrival(1)
+    asked.judge([before], ends)
+    assert before[2].verdict is not None and before[2].verdict[0] == "rejected"
+    letters.standing.append((DeadLetter("search", "v", "2", 1, "no", tx_id=2, at_ms=int(time.time() * 1000)), 2))
+    ours, letters.trouble = arrival(2), trouble
+    with pytest.raises(type(trouble)):
+        asked.judge([ours], ends)
+    assert ours[2].tickets == {}, "it arrives once more"
+    letters.trouble = None
+    asked.judge([ours], ends)
+    assert ours[2].verdict is not None and ours[2].verdict[0] == "rejected"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,15 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.errors import BadToken, HeadwaterError, KafkaUnavailable, NewerFormat, RegistryUnavailable
+from cdc.errors import BadToken, ConfigError, HeadwaterError, KafkaUnavailable, NewerFormat, RegistryUnavailable
 from cdc.letters.deadletter import DeadLetter
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, loads
+from cdc.polling import poll
 from cdc.token import History, WriteToken, differs, parse_token
 from connectors.database.write_tokens import Standing
 from operations.freshness.answers import STATES, worst
 from operations.freshness.log import Look, SourceLog
+from operations.freshness.refresh import Refresher
 from operations.freshness.wait import Target, Wait, judge
 from operations.letters import writes
+from operations.state.folder import register_of
+from sinks.redis import RedisSink
 from tests.support.growing_log import GrowingLog
 
 HERE = History(0x69A5, 1, "3f2a91bc", "0badcafe", 57)
@@ -149,3 +154,71 @@ def test_a_letter_that_could_not_be_read_is_read_the_next_time(letters: Letters,
     letters.trouble = None
     asked.judge([ours], ends)
     assert ours[2].verdict is not None and ours[2].verdict[0] == "rejected"
+
+
+# -- refreshes --------------------------------------------------------------------------------------------------------
+
+TEXT = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [shop.*]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", tables: all}
+engine: {state_dir: STATE}
+"""
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_a_table_that_joins_a_sink_is_refreshed_and_breaks_no_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: bool
+) -> None:
+    """In the same generation: what was opened for it knew the views of its beginning, for as long as `serve` lived."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    generation = register_of(pipeline, "cache").generation(1)
+    seen, closed = list[str](), list[object]()
+
+    class Opened(RedisSink):
+        def __init__(self, config: Any) -> None:
+            self.views = config["targets"]
+
+        def refresh(self, target: str) -> None:
+            assert self.there(target)
+
+        def there(self, target: str) -> bool:
+            seen.append(target)
+            return True
+
+        def beat(self, target: str, number: int, before: int = 0) -> int | None:
+            if target not in self.views:
+                raise ConfigError(f"sink cache has no view {target}")
+            return 7
+
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr("operations.freshness.refresh.open_target", Opened)
+    refresher = Refresher(pipeline)
+
+    def refreshed() -> list[str]:
+        seen.clear()
+        ticket = refresher.ask("cache", 1, search=search)
+
+        def ended() -> bool:
+            refresher.step()
+            assert refresher.error("cache", 1, search=search) is None
+            return refresher.done("cache", 1, ticket, search=search)
+
+        assert poll(ended, bool, 5.0, 0.005)
+        return list(seen)
+
+    generation.note_views(["old"])
+    generation.note_beats({"old": 7})
+    assert refreshed() == refreshed() == ["old"] and not closed
+    generation.note_beats({"old": 7, "new": 7})  # `run` notes the views first; this look came in between
+    assert refreshed() == ["old"]
+    generation.note_views(["new"])
+    assert refreshed() == ["new", "old"] and len(closed) == 1
+    refresher.close()
+    assert len(closed) == 2

@@ -18,10 +18,13 @@ from cdc.pipeline import Pipeline, loads
 from cdc.polling import poll
 from cdc.token import History, WriteToken, differs, parse_token
 from connectors.database.write_tokens import Standing
+from connectors.ledger import LedgerEntry
 from operations.freshness.answers import STATES, worst
 from operations.freshness.log import Look, SourceLog
+from operations.freshness.marks import Marks
 from operations.freshness.refresh import Refresher
 from operations.freshness.wait import Target, Wait, judge
+from operations.freshness.waits import Waits
 from operations.letters import writes
 from operations.state.folder import register_of
 from sinks.redis import RedisSink
@@ -102,6 +105,56 @@ def test_a_moment_is_never_said_to_be_reached_too_early(steps: list[str]) -> Non
         # Asked after each step: a moment that is told too early may be made good by the next one.
         as_of = world.marks.newest(lambda entry: not entry.behind({"t": {0: world.applied}}))
         world.assert_nothing_is_missing(as_of)
+
+
+OTHER = replace(HERE, system_identifier=7)
+
+
+def test_moments_of_another_history_of_the_database_are_none_of_this_one() -> None:
+    """The address led to another cluster, whose log is longer: its slot had "come past" a moment of the former one, so
+    that all before it was said to be there, while half of that log was still to be read."""
+    first = Marks().seen(Look(HERE, Standing({}, 100, 50), 1_000.0))
+    again = first.seen(Look(replace(HERE, witness=58), Standing({}, 200, 50), 1_001.0))
+    assert again is first and again.history == replace(HERE, witness=58)
+    made = first.seen(Look(OTHER, Standing({}, 10_000, 5_000), 1_002.0))
+    assert made is not first and not made.wanting(5_000)
+    assert made.wanting(10_000)
+    assert first.wanting(5_000), "whoever still holds it is not disturbed"
+
+
+def test_a_moment_at_which_a_standby_was_asked_is_none() -> None:
+    """It does not say how far the log goes; noted as its beginning, the moment was bound with the next confirmation."""
+    marks = Marks().seen(Look(None, Standing({}, 0, None), 1_000.0))
+    assert marks.since(0.0) is None
+    marks = marks.seen(Look(HERE, Standing({}, 100, 50), 1_001.0)).seen(Look(None, Standing({}, 0, None), 1_002.0))
+    assert not marks.wanting(50) and marks.since(1_001.5) is None
+
+
+def test_who_waits_for_an_age_waits_anew_in_another_history() -> None:
+    wait = Wait(None, ["search"], lsn=100, entry=LedgerEntry(100, {}), history=HERE)
+    wait.targets["search"].tickets = {1: 1}
+    judge(wait, Look(HERE, Standing({}, 200, 150), 0.0))
+    assert (wait.lsn, wait.entry is None, wait.targets["search"].tickets) == (100, False, {1: 1})
+    judge(wait, Look(OTHER, Standing({}, 10_000, 5_000), 0.0))
+    assert (wait.lsn, wait.entry, wait.targets["search"].tickets) == (10_000, None, {})
+    judge(wait, Look(OTHER, Standing({}, 20_000, 5_000), 0.0))
+    assert wait.lsn == 10_000
+
+
+def test_how_old_a_sink_is_and_who_waits_for_it_go_by_one_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who serve keep moments as `run` does."""
+    waits = Waits(cast(Pipeline, SimpleNamespace(source=SimpleNamespace(slot="s"))), cast(Any, None))
+    looks = [Look(HERE, Standing({}, 100, 50), 1_000.0), Look(OTHER, Standing({}, 10_000, 5_000), 1_001.0)]
+    source = SimpleNamespace(look=lambda _: looks.pop(0), entry=lambda lsn, _: LedgerEntry(lsn, {}), beat=lambda: None)
+    quiet = SimpleNamespace(judge=lambda *_: None, step=lambda: None)
+    servers = cast(Any, SimpleNamespace(source=source, places={}, letters=quiet, refresher=quiet))
+    waits._step([], servers)
+    assert waits.marks.bound is None
+    waits._step([], servers)
+    assert waits.marks.bound is None, "commits of the other log up to 10,000 are still to be read"
+    assert waits.marks.history == OTHER
+    monkeypatch.setattr(waits, "_awake", lambda: None)
+    assert waits.fresh([], (), time.time() - 1_000.5, search=True).history == OTHER
 
 
 # -- what was refused -------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Tokens:
                 self._added.setdefault(token, int(time.time()))
 
     def drop(self, tokens: Iterable[str]) -> None:
-        """These need not be waited for any more."""
+        """These need not be waited for any more, whatever is read."""
         with self._lock:
             for token in tokens:
                 self._added.pop(token, None)
@@ -107,7 +107,10 @@ def current() -> Sequence[str]:
 
 
 def forget(settled: Iterable[str]) -> None:
-    """These writes are visible, or never will be: later reads need not wait for them.
+    """These writes are visible in all that is read, or never will be: later reads need not wait for them.
+
+    Others are let go when ``SECONDS`` have passed. An application that has one way of reading, and no other, may forget
+    ``current()`` once that was told to be visible.
 
     Args:
         settled: tokens, as ``Answer.settled`` has them.

@@ -40,7 +40,9 @@ class Answer:
         reason: in words, where there is one.
         sinks: sink -> what the server says of it.
         seconds: how long it took.
-        settled: tokens that need not be waited for any more, whatever became of them.
+        settled: tokens that no read need wait for any more, whatever it reads: what was rolled back, what nobody can
+            know of, and what all sinks have shown, or never will. Only who waits for all of them (no ``sinks``, no
+            ``views``, not ``found_by`` id) is told of the last: what a search shows may still be missing in a cache.
         code: of an ``unknown`` that the server has refused to answer, its error's (docs/errors.md: ``bad-token``,
             ``unknown-name``); ``no-answer`` where there was none. A mistake of ours is told from an outage by it.
     """
@@ -114,13 +116,14 @@ class Headwater:
         """
         began, seconds = time.monotonic(), self.timeout if timeout is None else timeout
         asked = {"sinks": [*sinks], "views": [*views], "found_by": found_by}
+        whole = not sinks and not views and found_by == "search"
         answers: list[Answer] = []
         settled: list[str] = []
         for one in _tokens(token):
             left = max(began + seconds - time.monotonic(), 0.0)
             answer, told = self._wait({"token": one, **asked}, left)
             answers.append(answer)
-            settled += [one] if told and answer.state != "timeout" else []
+            settled += [one] if told and _ended(answer, whole=whole) else []
         # What was rolled back is nothing to wait for, unless it is all there is.
         counted = [answer for answer in answers if answer.state != "aborted"] or answers or [Answer("visible")]
         worst = max(
@@ -169,6 +172,18 @@ def _tokens(token: str | Sequence[str] | None) -> Sequence[str]:
     if token is None:
         return ()
     return (token,) if isinstance(token, str) else token
+
+
+def _ended(answer: Answer, *, whole: bool) -> bool:
+    """Whether there is nothing more to wait for in any sink.
+
+    Args:
+        answer: the server's, of one write.
+        whole: whether all was waited for that can be.
+    """
+    fate = answer.state in ("aborted", "unknown") and not answer.sinks  # of the write itself, wherever it is looked for
+    states = {answer.state, *(one.get("state") for one in answer.sinks.values())}
+    return fate or (whole and "timeout" not in states)
 
 
 def _words(error: Exception) -> tuple[str, str]:

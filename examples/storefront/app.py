@@ -76,7 +76,8 @@ def make_app(stores: Stores, secret: bytes, patience: float = PATIENCE_SECONDS) 
     def find(q: str = "", fresh: str = "mine") -> str:
         chosen = whatever if fresh == "any" else at_least_as_fresh(current())
         answer = chosen.wait(stores.headwater, ["search"], timeout=patience)
-        forget(answer.settled)  # the next search need not wait for these
+        # What was rolled back, say. What this page shows stays for the other one: the cache may have it later.
+        forget(answer.settled)
         query = {"match_phrase": {"name": q}} if q else {"match_all": {}}
         hits = stores.search.search(index=stores.index, query=query, size=50)["hits"]["hits"]
         return _page(q, [hit["_source"] for hit in hits], late=answer.state in ("timeout", "unknown"))

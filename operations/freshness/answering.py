@@ -19,7 +19,7 @@ from operations.state.pausing import rests
 from sinks.configure import plain_config
 from sinks.contract import Sink
 from sinks.factory import open_sink
-from spark.disk.made_of import as_defined
+from spark.disk.made_of import Kept, as_defined, kept_now
 
 # Between two questions. With what comes after it (the note, a look, a page), somebody who watches knows within 5 s.
 LOOK_SECONDS = 1.0
@@ -97,6 +97,7 @@ class Answering:
         self.error: str | None = None
         self.astray: str | None = None
         self._opened: tuple[int, Sequence[str], Sink] | None = None
+        self._kept: Kept | None = None
         self._led = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"answering {sink}", daemon=True)
@@ -167,9 +168,12 @@ class Answering:
 
     def _open(self) -> tuple[Sequence[str], Sink] | None:
         """The views that readers see, and who asks for them; None before there are any."""
-        number = register_of(self.pipeline, self.sink).living()
-        if self._opened is None or self._opened[0] != number:
+        register = register_of(self.pipeline, self.sink)
+        number = register.living()
+        kept = kept_now(register.generation(number))
+        if self._opened is None or (self._opened[0], self._kept) != (number, kept):
             self._let_go()
+            self._kept = kept
             patience = {"request_timeout_seconds": REQUEST_SECONDS, "give_up_seconds": AGAIN_SECONDS}
             opened = open_living(self.pipeline, self.sink, number, patience)
             if opened is None:

@@ -21,7 +21,6 @@ import psycopg
 from cdc.errors import ConnectError, DiskFull, HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
-from cdc.token import History, differs
 from connectors.debezium import connector_name
 from connectors.rest import ConnectClient
 from operations.freshness.answering import Answering
@@ -71,7 +70,6 @@ class Keeper:
         self.only: Sequence[str] = tuple(only)
         self.since = time.time()
         self._marks = Marks()
-        self._history: History | None = None
         self._source = SourceNote(self.since, self.since, moved_at=self.since)
         self._confirmed: int | None = None
         self._connector: dict[str, Any] = {}
@@ -130,11 +128,8 @@ class Keeper:
 
     def _bind(self, source: SourceLog) -> None:
         look = source.look(())
-        if self._history is not None and look.history is not None and differs(self._history, look.history):
-            self._marks = Marks()  # places of another history of the log
-        self._history = look.history or self._history
+        self._marks = self._marks.seen(look)
         slot, confirmed = source.slot(), look.standing.confirmed_lsn
-        self._marks.note(look.at, look.standing.insert_lsn)
         if confirmed is not None and self._topics and self._marks.wanting(confirmed):
             self._marks.confirm(source.entry(confirmed, self._topics))
         as_of = max(self._marks.bound or 0.0, self._source.as_of or 0.0) or None

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cdc.token import History, differs
 from connectors.ledger import LedgerEntry
+from operations.freshness.log import Look
 
 # Between two moments: while somebody waits the source is looked at far more often.
 BETWEEN_SECONDS = 0.25
@@ -37,10 +39,30 @@ class Mark:
 
 
 class Marks:
-    """The moments of the last while."""
+    """The moments of the last while, all of one history of the database.
+
+    Attributes:
+        history: whose places in the log these are; None while the database has not said it.
+    """
 
     def __init__(self) -> None:
+        self.history: History | None = None
         self._marks: deque[Mark] = deque(maxlen=KEPT)
+
+    def seen(self, look: Look) -> Marks:
+        """These, with what a look at the source has found; others where the database is in another history by now.
+
+        Places of the one mean nothing in the other: an address that leads to another cluster, whose log is longer and
+        whose slot has come past such a place, would bind a moment of the former one at once. Whoever holds these still
+        finds in them what was true.
+        """
+        if look.history is None:  # a standby: others commit meanwhile, and it does not say how far
+            return self
+        other = self.history is not None and differs(self.history, look.history)
+        marks = Marks() if other else self
+        marks.history = look.history
+        marks.note(look.at, look.standing.insert_lsn)
+        return marks
 
     def note(self, at: float, lsn: int) -> None:
         """Note how far the source's log went: ``at`` was read before ``lsn`` was asked for."""

@@ -19,7 +19,8 @@ from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
 from sinks.redis import RedisSink
-from spark.disk.made_of import as_defined
+from spark.disk.made_of import Kept, as_defined, kept_now
+from spark.disk.state import Generation
 
 # Between the beginnings of two refreshes of one index.
 REFRESH_SECONDS = 0.2
@@ -55,13 +56,13 @@ class Refresher:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self._targets: dict[_Key, _Refreshed] = {}
-        self._opened: dict[_Key, tuple[tuple[str, ...], Target]] = {}
+        self._opened: dict[_Key, tuple[Kept, tuple[str, ...], Target]] = {}
         self._pool = ThreadPoolExecutor(WORKERS, "refresh")
 
     def close(self) -> None:
         """Wait for what is under way, and let go."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        for _, opened in self._opened.values():
+        for _, _, opened in self._opened.values():
             opened.close()
 
     def ask(self, sink: str, generation: int, *, search: bool) -> int:
@@ -95,18 +96,27 @@ class Refresher:
         # One at a time of a key: so it is one thread at a time that uses what was opened for it.
         sink, number, search = key
         generation = register_of(self.pipeline, sink).generation(number)
-        if key not in self._opened:
-            defined = as_defined(self.pipeline, generation)
-            views = tuple(defined.sinks[sink].view_names or generation.views())
-            self._opened[key] = views, open_target(plain_config(defined, sink, number, views))
-        views, opened = self._opened[key]
+        views, opened = self._open(key, generation)
         for view in views:
             if search:
                 opened.refresh(view)
             elif not opened.there(view):
                 raise SinkRefused(f"what was written to {view} is gone")
         if isinstance(opened, RedisSink):
-            _refuse_older(opened, generation.beats())
+            # `run` may have left a number with a table that it has taken up since: the next refresh is of that, too.
+            _refuse_older(opened, {view: number for view, number in generation.beats().items() if view in views})
+
+    def _open(self, key: _Key, generation: Generation) -> tuple[tuple[str, ...], Target]:
+        """The views that a generation keeps by now, and who asks for them."""
+        sink, number, _ = key
+        kept = kept_now(generation)
+        if key in self._opened and self._opened[key][0] != kept:
+            self._opened.pop(key)[2].close()
+        if key not in self._opened:
+            defined = as_defined(self.pipeline, generation)
+            views = tuple(defined.sinks[sink].view_names or generation.views())
+            self._opened[key] = kept, views, open_target(plain_config(defined, sink, number, views))
+        return self._opened[key][1:]
 
 
 def _refuse_older(sink: RedisSink, beats: Mapping[str, int]) -> None:

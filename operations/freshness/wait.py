@@ -8,7 +8,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from cdc.token import WriteToken, differs
+from cdc.token import History, WriteToken, differs
 from connectors.ledger import LedgerEntry
 from operations.freshness.answers import Answer, SinkAnswer, Stage, State, worst
 from operations.freshness.log import Look
@@ -75,6 +75,7 @@ class Wait:
         views: only these; all if empty.
         search: whether a search must find it; a look-up by its id finds it earlier.
         lsn: where in the source's log the write is, at the latest; None while that is not known.
+        history: of the database, in which that place is; None where a token says it, or nobody has looked.
         entry: the topics' ends that bound it; None while the slot has not confirmed it.
         ended: gets the answer.
         trouble: why it goes no further, of all sinks.
@@ -90,8 +91,14 @@ class Wait:
     ended: Future[Answer] = field(default_factory=Future)
     targets: dict[str, Target] = field(default_factory=dict)
     trouble: str | None = None
+    history: History | None = None
 
     def __post_init__(self) -> None:
+        self.targets = {sink: Target() for sink in self.sinks}
+
+    def anew(self) -> None:
+        """Wait from the beginning: the place that was waited for is of another history of the log."""
+        self.lsn = self.entry = None
         self.targets = {sink: Target() for sink in self.sinks}
 
     def renew(self) -> None:
@@ -132,6 +139,9 @@ def judge(wait: Wait, look: Look) -> None:
     if look.history is None:
         return wait.end("unknown", "the database is a standby, or `headwater apply` has not been run")
     if wait.token is None:
+        if wait.history is not None and differs(wait.history, look.history):
+            wait.anew()
+        wait.history = look.history
         wait.lsn = look.standing.insert_lsn if wait.lsn is None else wait.lsn
         return None
     why = differs(wait.token.history, look.history)

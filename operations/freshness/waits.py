@@ -146,10 +146,11 @@ class Waits:
             if urge:
                 self._asked = time.monotonic()
             self._awake()
-            last = self.marks.last()
+            marks = self.marks
+            last = marks.last()
             if last is None:
                 return told.as_of, None
-            newest = self.marks.newest(lambda entry: seen.reach(entry, views).there)
+            newest = marks.newest(lambda entry: seen.reach(entry, views).there)
             known = [at for at in (told.as_of, newest) if at is not None]
             return max(known, default=None), seen.reach(last, views)
 
@@ -180,10 +181,11 @@ class Waits:
         Raises:
             TooManyWaits: as ``begin``.
         """
-        mark = self.marks.since(time.time() - seconds)
+        marks = self.marks
+        mark = marks.since(time.time() - seconds)
         wait = Wait(None, sinks, views, search)
         if mark is not None:
-            wait.lsn, wait.entry = mark.lsn, mark.entry
+            wait.lsn, wait.entry, wait.history = mark.lsn, mark.entry, marks.history
         return self.begin(wait)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
@@ -229,8 +231,7 @@ class Waits:
     def _step(self, waiting: Sequence[Wait], servers: _Servers) -> None:
         fates = {w.token.value for w in waiting if w.token and w.token.kind == "transaction" and w.lsn is None}
         look = servers.source.look(fates)
-        if look.history is not None:
-            self.marks.note(look.at, look.standing.insert_lsn)
+        self.marks = self.marks.seen(look)
         for wait in waiting:
             judge(wait, look)
         self._seen = look_at(servers.places)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cdc.errors import KafkaError
 from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
 from cdc.token import WriteToken
@@ -39,13 +38,13 @@ class WriteLetters:
         """End those whose write was refused, or may have been.
 
         Raises:
-            KafkaError, KafkaUnavailable: the letters can't be read; those concerned are asked for again.
+            HeadwaterError: the letters, or what they tell of, can't be read; those concerned are asked for again.
         """
         if not arrived:
             return
         try:
             self._judge(arrived, source)
-        except KafkaError:
+        except Exception:  # whatever it was: who was not judged is not to be taken for judged
             for _, _, target in arrived:
                 target.tickets = {}  # it arrives once more
             raise
@@ -55,7 +54,7 @@ class WriteLetters:
         if end == 0:
             return
         self._writes = self._writes or RejectedWrites(self.pipeline)
-        follow, self._end = end != self._end, end
+        follow = end != self._end
         for sink in sorted({sink for _, sink, _ in arrived}):
             ours = [(wait.token, target) for wait, other, target in arrived if other == sink]
             shown = {number for _, target in ours for number in target.tickets}
@@ -63,6 +62,7 @@ class WriteLetters:
             follow = False
             for token, target in ours:
                 target.verdict = verdict(token, told, time.time())
+        self._end = end  # only now: what could not be read is still to be read
 
 
 def verdict(

@@ -14,8 +14,10 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from cdc.pipeline.definition import changes, defined_as, definition_of
-from spark.disk.files import write_atomic
+from spark.disk.files import Stamp, stamp, write_atomic
 from spark.disk.state import Generation
+
+Kept = tuple[Stamp | None, Stamp | None]
 
 
 def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, Any]:
@@ -106,6 +108,12 @@ def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
         return pipeline
     kept, title = _definition(path), f"generation {generation.number} of sink {generation.sink}, as it was defined"
     return defined_as(pipeline, generation.sink, kept, title)
+
+
+def kept_now(generation: Generation) -> Kept:
+    """Something else each time that a generation keeps other views than before: one of whole tables takes more of them
+    up while it lives, under the same number. To be asked for before its views are read."""
+    return stamp(generation.folder / "definition.json"), stamp(generation.folder / "views.json")
 
 
 def outdated(pipeline: Pipeline, generation: Generation) -> list[str]:

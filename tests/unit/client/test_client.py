@@ -288,7 +288,12 @@ class _Answers(Headwater):
         state = self.states[json.loads(body or b"{}")["token"]]
         if state == "away":
             raise http.client.IncompleteRead(b"")
-        return {"state": state, "reason": None, "sinks": {}, "waited_ms": 1.0}
+        sinks = {} if state == "aborted" else {"search": {"state": state}}
+        if state == "beyond":  # of another history: not any sink's
+            state, sinks = "unknown", {}
+        if state == "half":
+            state, sinks = "rejected", {"search": {"state": "rejected"}, "cache": {"state": "timeout"}}
+        return {"state": state, "reason": None, "sinks": sinks, "waited_ms": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -300,6 +305,8 @@ class _Answers(Headwater):
         ({"a": "rejected", "b": "visible"}, "rejected", ("a", "b")),
         ({"a": "visible", "b": "unknown", "c": "timeout"}, "unknown", ("a", "b")),
         ({"a": "away", "b": "visible"}, "unknown", ("b",)),
+        ({"a": "beyond", "b": "visible"}, "unknown", ("a", "b")),
+        ({"a": "half", "b": "visible"}, "rejected", ("b",)),  # the other sink may still show it
     ],
 )
 def test_of_several_writes_the_worst_counts_and_what_is_settled_is_not_waited_for_again(
@@ -307,6 +314,13 @@ def test_of_several_writes_the_worst_counts_and_what_is_settled_is_not_waited_fo
 ) -> None:
     answer = _Answers(**states).wait(list(states))
     assert (answer.state, answer.settled) == (state, settled)
+
+
+@pytest.mark.parametrize("part", [{"sinks": ["search"]}, {"views": ["product"]}, {"found_by": "id"}])
+def test_what_one_read_was_shown_is_waited_for_by_the_others(part: dict[str, Any]) -> None:
+    """The search had it, so its token was forgotten; the link on that page led to a cache that had not: a 404."""
+    states = {"a": "visible", "b": "rejected", "c": "unknown", "d": "aborted", "e": "beyond", "f": "timeout"}
+    assert _Answers(**states).wait(list(states), **part).settled == ("d", "e")
 
 
 # -- the cache ---------------------------------------------------------------------------------------------------------

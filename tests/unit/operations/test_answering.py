@@ -12,12 +12,18 @@ from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, load
 from operations.freshness import answering
 from operations.freshness.answering import Answering
+from operations.state.folder import register_of
 from tests.support.watched import NOWHERE, ROOT
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     return load(ROOT / "examples/flights/pipeline.yaml", {**NOWHERE, "HEADWATER_HOME": str(tmp_path)})
+
+
+def without_views(pipeline: Pipeline, sink: str) -> Pipeline:
+    part = pipeline.sinks[sink].model_copy(update={"view": None, "views": None, "tables": "all"})
+    return pipeline.model_copy(update={"sinks": {**pipeline.sinks, sink: part}})
 
 
 class Server:
@@ -91,6 +97,22 @@ def test_an_alias_that_leads_elsewhere_is_told_once(
         one.lead()
     told = [record.getMessage() for record in caplog.records if record.name == answering.__name__]
     assert told == ["sink search: it leads away"] * 2
+
+
+def test_a_table_that_a_sink_takes_up_while_it_lives_is_looked_after(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one generation: who had opened it went on with the views of the beginning, and missed the lost alias."""
+    server, opened = Server(True), list[set[str]]()
+    generation = register_of(pipeline, "search").generation(1)
+    monkeypatch.setattr(answering, "open_sink", lambda config: opened.append(set(config["targets"])) or server)
+    monkeypatch.setattr(answering, "as_defined", lambda made, _generation: without_views(made, "search"))
+    one = Answering(pipeline, "search")
+    for views in (["a"], ["a", "b"]):
+        generation.note_views(views)
+        one.look()
+        one.look()
+    assert opened == [{"a"}, {"a", "b"}] and server.closed == 1
 
 
 def test_a_warehouse_has_no_server(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

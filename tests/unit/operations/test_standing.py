@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes, standing_report
 from operations.standing.queries import _shown
 from operations.standing.refusals import refusal, refusals
-from operations.standing.register import MAX_BYTES, clause
+from operations.standing.register import MAX_BYTES, clause, same
 from operations.standing.registered import Registered
 from operations.standing.saved import query_of
 from operations.standing.seen import Seen
@@ -146,6 +147,31 @@ def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:
     for name in ("", "a b", "-a", "a@1", "a" * 65, "ä"):
         with pytest.raises(ConfigError, match="name of a query"):
             clause(name, b'{"match_all": {}}')
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (b'{"term": {"a": 18446744073709551616}}', "more than 64 bits: 18446744073709551616$"),
+        (b'{"term": {"a": -9223372036854775809}}', "more than 64 bits"),
+        (b'{"term": {"a": 1%s}}' % (b"0" * 100), "more than 64 bits: 10{39}…$"),
+        (b'{"range": {"a": {"gte": NaN}}}', "is no JSON"),
+        (b'{"term": {"a": "\\ud800"}}', "is no JSON"),
+        (b'{"term": {"a": 1e400}}', "is no JSON"),
+        *((b'{"a": %s1%s}' % (b"[" * depth, b"]" * depth), "nested too deeply") for depth in (300, 1_000)),
+    ],
+)
+def test_a_query_that_would_be_another_one_is_refused(wrong: bytes, why: str) -> None:
+    with pytest.raises(QueryRefused) as refused:
+        clause("a", wrong)
+    assert re.search(why, refused.value.what), refused.value.what
+
+
+def test_a_query_is_the_same_by_its_values_and_not_by_what_python_thinks_equal() -> None:
+    assert same(b'{"a": {"b": 1, "c": 2}}', b'{"a":{"c":2,"b":1}}')
+    assert not same(b'{"term":{"a":1}}', b'{"term":{"a":true}}') and not same(b'{"a":[0]}', b'{"a":[false]}')
+    for number in (b"18446744073709551615", b"-9223372036854775808", b"0.1"):
+        assert clause("a", b'{"a":%s}' % number) == b'{"a":%s}' % number
 
 
 def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:

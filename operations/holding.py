@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import orjson
-
 from cdc.join.view import JoinedView
 from cdc.stateful import StatefulView
 from cdc.types import merge_fields
@@ -19,6 +17,7 @@ from sinks.factory import open_target
 from truth.bounds import Bounds, settled
 from truth.columns import as_read, comparable_row, readable, with_singles
 from truth.digest import digest
+from truth.values import parse
 
 # A key that a warehouse's table has twice has no digest of its own.
 TWICE = b"\xff" * 16
@@ -108,7 +107,7 @@ def with_later(view: View, document: bytes) -> bytes:
     if not later or isinstance(view, JoinedView):
         return document
     try:
-        found = orjson.loads(document)
+        found = parse(document)
         lacking = {} if not isinstance(found, dict) else {name: None for name in later if name not in found}
         return merge_fields(document, lacking) if lacking else document
     except ValueError:

@@ -7,7 +7,6 @@ output function prints (what ``COPY`` and drivers see) under the settings of ``S
 from __future__ import annotations
 
 import base64
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any
 import orjson
 
 from cdc.catalogue import Column
+from cdc.json_text import fits, many_levels, read
 from cdc.keys import document_id
 from cdc.view import View
 from truth.text import parse_array, parse_hstore
@@ -114,19 +114,20 @@ def expected_document(view: View, row: Mapping[str, str | None]) -> tuple[str, b
 
 
 def parse(text: bytes | str) -> Any:
-    """Read JSON; a number beyond a double (Postgres's json has no limit) becomes its own text instead of an error.
+    """Read JSON; what has no limit in Postgres's json and one here becomes its own text instead of an error.
+
+    That is a number beyond a double, half a surrogate pair, and what is nested too deeply to be written again.
 
     Raises:
         ValueError: not JSON.
     """
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return json.loads(text, parse_float=_far, parse_int=_far_whole, parse_constant=_no_number)
-
-
-# Characters of a whole number of 64 bits.
-_LONGEST = 20
+        found = orjson.loads(text)
+        if many_levels(text):
+            orjson.dumps(found)  # it reads four times as many levels as it writes
+        return found
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return read(text, _far_whole, _far)
 
 
 def exact(text: bytes | str) -> Any:
@@ -138,7 +139,7 @@ def exact(text: bytes | str) -> Any:
     Raises:
         ValueError: not JSON.
     """
-    return json.loads(text, parse_float=_digits, parse_int=_whole_digits, parse_constant=_no_number)
+    return read(text, _whole_digits, _digits)
 
 
 def _digits(text: str) -> Any:
@@ -147,12 +148,7 @@ def _digits(text: str) -> Any:
 
 
 def _whole_digits(text: str) -> Any:
-    return int(text) if _fits(text) else orjson.Fragment(text)
-
-
-def _fits(text: str) -> bool:
-    """Whether a whole number has 64 bits; Python refuses to read one of thousands of digits."""
-    return len(text) <= _LONGEST and -(2**63) <= int(text) < 2**64
+    return int(text) if fits(text) else orjson.Fragment(text)
 
 
 def canonical(document: Any) -> bytes:
@@ -172,17 +168,13 @@ def canonical(document: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
 def _far(text: str) -> float | str:
     value = float(text)
     return value if math.isfinite(value) else text
 
 
 def _far_whole(text: str) -> int | float | str:
-    return int(text) if _fits(text) else _far(text)
+    return int(text) if fits(text) else _far(text)
 
 
 def _plain(value: Any) -> Any:

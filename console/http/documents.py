@@ -6,13 +6,13 @@ Each answers as the command line's ``--json``. What rows hold is told to who may
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 
 from cdc.errors import Refused
 from cdc.pipeline import Pipeline, load
-from console.http.reports import Asked
+from console.http.reports import Asked, Written, with_digits
 from console.http.served import Served
 from operations.child_process import Apart
 from operations.explain.hidden import without_values
@@ -24,6 +24,7 @@ from operations.run.machines import alone
 from operations.state.verified import last_verified
 
 router = APIRouter()
+T = TypeVar("T")
 LONGEST = 500
 Name = Annotated[str | None, Query(max_length=LONGEST)]
 Names = Annotated[tuple[Annotated[str, Query(max_length=LONGEST)], ...], Query(description="May be repeated.")]
@@ -91,7 +92,7 @@ def explain(
     return report if sees(request, values=values) else without_values(report)
 
 
-@router.get("/v1/preview")
+@router.get("/v1/preview", response_model=dict[str, Any])
 def preview(
     request: Request,
     asked: Asked,
@@ -101,11 +102,11 @@ def preview(
     sample: Annotated[int, Query(ge=1, le=1_000)] = 5,
     diff: Annotated[bool, Query(description="What differs from what the sink's readers see.")] = False,
     sink: Name = None,
-) -> dict[str, Any]:
+) -> Written:
     """As `headwater preview --json`, or `preview --diff --json`; it is all values, so only for who may operate."""
     if request.state.role != "operate":
         raise Refused("a preview shows what rows hold: this token may not see that", fix="use one that may operate")
-    return _apart(asked, previewed, view, (key, where, sample), sink, diff)
+    return Written(_apart(asked, previewed, view, (key, where, sample), sink, diff))
 
 
 @router.get("/v1/plan")
@@ -117,7 +118,7 @@ def planned(asked: Asked) -> dict[str, Any]:
 # -- what may start Spark: in a process of its own, which ends with it -------------------------------------------------
 
 
-def _apart(asked: Served, step: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+def _apart(asked: Served, step: Callable[..., T], *arguments: Any) -> T:
     with Apart(step, asked.file, *arguments) as process:
         return process.result()
 
@@ -129,16 +130,16 @@ def explained(say: Callable[[str], None], file: Any, sink: str, key: str, view: 
 
 def previewed(
     say: Callable[[str], None], file: Any, view: str, which: tuple[Any, ...], sink: str | None, diff: bool
-) -> dict[str, Any]:
-    """The other process's part of ``preview``."""
+) -> bytes:
+    """The other process's part of ``preview``, written: a number with more digits than a double is not pickled."""
     from operations.preview.asked import Asked as Rows
     from operations.preview.diff import diff_report
     from operations.preview.previewer import Previewer
 
     with Previewer(say) as previewer:
         if diff:
-            return diff_report(previewer, _loaded(file), view, Rows(*which), sink)
-        return previewer.report(_loaded(file), view, Rows(*which))
+            return with_digits(diff_report(previewer, _loaded(file), view, Rows(*which), sink))
+        return with_digits(previewer.report(_loaded(file), view, Rows(*which)))
 
 
 def _loaded(file: Any) -> Pipeline:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from console.http.reports import Asked
+from console.http.reports import Asked, Written, with_digits
 from console.http.served import known_sinks
 from operations.generations.promotion import promotion_report
 from operations.trace.report import trace_report
@@ -36,13 +36,14 @@ def promotion(sink: str, number: int, asked: Asked) -> dict[str, Any]:
     return promotion_report(asked.pipeline, sink, number)
 
 
-@router.get("/v1/trace")
+@router.get("/v1/trace", response_model=dict[str, Any])
 def trace(
     request: Request,
     asked: Asked,
     table: Annotated[str, Query(max_length=500, description="schema.table, or its name alone.")],
     key: Annotated[str, Query(max_length=500, description="The primary key; of several columns with | between.")],
     values: Annotated[bool, Query(description="Also what the row holds; only for who may operate.")] = False,
-) -> dict[str, Any]:
+) -> Written:
     """Follow a row from Postgres through its topic into each sink, and say where it is stuck. Takes seconds."""
-    return trace_report(asked.pipeline, table, key, values=values and request.state.role == "operate")
+    told = trace_report(asked.pipeline, table, key, values=values and request.state.role == "operate")
+    return Written(with_digits(told))

@@ -53,7 +53,7 @@ class _Pipelines(Collector):
         for pipeline in self.pipelines:
             try:
                 reports[pipeline.name] = judged(pipeline)
-            except HeadwaterError:
+            except (HeadwaterError, OSError):
                 continue
         known: Values = [({"pipeline": one.name}, int(one.name in reports)) for one in self.pipelines]
         yield gauge("headwater_state_readable", "1 if the pipeline's state folder can be read.", known)

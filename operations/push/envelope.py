@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from json import JSONDecoder
 from typing import NamedTuple
 
 import orjson
 
+from cdc.json_text import elements, members
 from operations.push.events import Told
 from operations.push.signing import message_id
 
@@ -46,17 +46,12 @@ def batch_of(body: bytes) -> Batch:
     Raises:
         ValueError: it is none of ours.
     """
-    text, read = body.decode(), JSONDecoder().raw_decode
     events: list[Told] = []
-    place = 1
-    while text[place - 1 : place + 1] not in ("[]", ""):
-        whole, end = read(text, place)
-        start = text.index('"data":', place) + len('"data":')
-        data = text[start : read(text, start)[1]]
-        events.append(Told(whole["event"], data.encode(), whole["cursor"]))
-        if text[end] == "]":
-            break
-        place = end + 1
+    for one in elements(body.decode()):
+        part = members(one)
+        if not {"event", "data", "cursor"} <= part.keys():
+            raise ValueError("no event")
+        events.append(Told(orjson.loads(part["event"]), part["data"].encode(), orjson.loads(part["cursor"])))
     if not events:
         raise ValueError("no events")
     return Batch(events, events[-1].cursor)

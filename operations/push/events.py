@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from cdc.errors import StateError
+from cdc.json_text import members
 from cdc.records.position import format_lsn, unpack
 from operations.push.cursor import Cursor
 from operations.push.lens import Lens
 from sinks.contract import Held
 from sinks.redis.stream.tail import Entry
+from truth.values import exact
 
 Name = Literal["change", "match", "reset", "snapshot", "ready", "slow"]
 # Of one snapshot event: a page of documents becomes several.
@@ -37,8 +39,12 @@ class Told(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The data, read."""
-        return orjson.loads(self.data)
+        """The data, read to be shown: numbers have all of their digits when ``orjson`` writes it."""
+        return exact(self.data)
+
+    def parts(self) -> dict[str, str]:
+        """What stands in the data, as it stands there."""
+        return members(self.data.decode())
 
 
 def change(entry: Entry, lens: Lens, generation: int, mark: str) -> Told | None:

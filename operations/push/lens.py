@@ -10,6 +10,7 @@ import orjson
 from jmespath.exceptions import JMESPathError
 
 from cdc.filters import compiled
+from cdc.json_text import members, read
 
 Op = Literal["created", "changed", "deleted", "entered", "left"]
 
@@ -55,22 +56,35 @@ class Lens:
         if self._true is None:
             return True
         try:
-            return self._true.search(orjson.loads(document)) is True
+            return self._true.search(_read(document)) is True
         except (JMESPathError, ValueError, TypeError, RecursionError):
             return False  # no JSON, or a function that does not take what this document has there
 
     def seen(self, document: bytes | None) -> bytes:
         """A document as JSON, narrowed; ``null`` for none, and for what is no JSON.
 
-        A whole one goes as it stands, so that a number keeps all of its digits.
+        What is told of it is the text that it is, so that a number keeps all of its digits.
         """
         if document is None:
             return b"null"
         try:
-            found = orjson.loads(document)
-            if not self.fields:
-                # A line break would end the line of an event; only somebody else's document has one.
-                return document if b"\n" not in document and b"\r" not in document else orjson.dumps(found)
-            return orjson.dumps({name: found[name] for name in self.fields if name in found})
-        except (ValueError, TypeError):
+            found = _read(document)
+        except ValueError:
             return b"null"
+        # A line break would end the line of an event; only somebody else's document has one, between its values.
+        whole = document.replace(b"\n", b" ").replace(b"\r", b" ")
+        if not self.fields:
+            return whole
+        if not isinstance(found, dict):
+            return b"null"
+        parts = members(whole.decode())
+        kept = (f"{orjson.dumps(name).decode()}:{parts[name]}" for name in self.fields if name in parts)
+        return ("{" + ",".join(kept) + "}").encode()
+
+
+def _read(document: bytes) -> Any:
+    """What a filter looks at: Postgres has JSON that ``orjson`` does not take, and other fields beside it."""
+    try:
+        return orjson.loads(document)
+    except ValueError:
+        return read(document)

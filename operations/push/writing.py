@@ -10,6 +10,7 @@ import orjson
 from confluent_kafka import KafkaException, Producer
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.json_text import elements, members
 from cdc.log.client import Kafka, Topic
 from cdc.log.letters import MORE_BYTES
 from cdc.pipeline import Pipeline
@@ -74,11 +75,16 @@ def records(batch: Batch, message: str) -> Iterator[Record]:
     for number, one in enumerate(batch.events):
         id_ = one.cursor or f"{message}.{number}"
         if one.name != "snapshot":
-            key = orjson.loads(one.data)["key"].encode() if one.name in ("match", "change") else NOBODY
+            key = _key(one.parts()) if one.name in ("match", "change") else NOBODY
             yield Record(id_, key, _value(one.name, one.data, one.cursor))
             continue
-        for count, document in enumerate(one.value["documents"]):
-            yield Record(f"{id_}.{count}", document["key"].encode(), _value("snapshot", orjson.dumps(document), None))
+        for count, document in enumerate(elements(one.parts()["documents"])):
+            yield Record(f"{id_}.{count}", _key(members(document)), _value("snapshot", document.encode(), None))
+
+
+def _key(parts: Mapping[str, str]) -> bytes:
+    key: str = orjson.loads(parts["key"])
+    return key.encode()
 
 
 def _value(event: str, data: bytes, cursor: str | None) -> bytes:

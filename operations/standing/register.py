@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import orjson
 
@@ -16,6 +18,8 @@ from sinks.elasticsearch.standing.percolator import Percolator
 from sinks.elasticsearch.standing.queries import MOST, Query, next_revision
 
 MAX_BYTES = 64 << 10
+# Characters of a whole number of 64 bits, and of a longer one that a message shows.
+_LONGEST, _SHOWN = 20, 40
 
 
 def clause(name: str, query: bytes) -> bytes:
@@ -33,18 +37,40 @@ def clause(name: str, query: bytes) -> bytes:
         raise QueryRefused(f"query {name} has {len(query):,} bytes", fix=f"at most {MAX_BYTES:,} are taken")
     try:
         found = orjson.loads(query)
+        json.loads(query, parse_int=partial(_whole, name))
     except ValueError as error:
         raise QueryRefused(f"query {name} is no JSON: {error}", fix='like {"term": {"status": "open"}}') from error
+    except RecursionError as error:
+        raise _too_deep(name) from error
     if isinstance(found, dict) and found.keys() == {"query"}:
         found = found["query"]
     if not isinstance(found, dict) or not found:
         raise QueryRefused(f"query {name} is no JSON object", fix='like {"term": {"status": "open"}}')
-    return orjson.dumps(found)
+    try:
+        return orjson.dumps(found)
+    except TypeError as error:
+        raise _too_deep(name) from error
+
+
+def _whole(name: str, text: str) -> None:
+    """Refuse a whole number of which ``orjson`` would make a double: another query than was asked for."""
+    if len(text) > _LONGEST or not -(1 << 63) <= int(text) < 1 << 64:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise QueryRefused(
+            f"query {name} has a whole number of more than 64 bits: {shown}",
+            means="it would be rounded",
+            fix='write it as text, in quotes: {"term": {"id": "18446744073709551616"}}',
+        )
+
+
+def _too_deep(name: str) -> QueryRefused:
+    return QueryRefused(f"query {name} is nested too deeply", fix="nest its clauses less; 250 levels are taken")
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Whether two queries are one, however they are written. Pure."""
-    return bool(orjson.loads(one) == orjson.loads(other))
+    """Whether two queries are one, however they are written: ``1`` and ``true`` are two. Pure."""
+    first, second = (orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS) for text in (one, other))
+    return first == second
 
 
 class Registering:

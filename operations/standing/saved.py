@@ -8,13 +8,14 @@ table holds. Each document decides alone what stands under its key: a query, or 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from cdc.errors import ConfigError, HeadwaterError, QueryRefused
+from cdc.json_text import elements, members
 from operations.push.carrier import Lease
 from operations.push.envelope import Batch
+from operations.push.events import Told
 from operations.push.verdict import Verdict, verdict
 from operations.standing.place import Searching, StandingPlace
 from operations.standing.register import Following, clause, same
@@ -56,7 +57,7 @@ class SavedQueries:
                 self._searching = Searching(self._server.place)
             following = Following(self._searching, lease)
             for event in batch.events:
-                self._take(event.name, event.value, following)
+                self._take(event, following)
             following.done()
         except HeadwaterError as error:
             self.close()
@@ -69,24 +70,26 @@ class SavedQueries:
             self._searching.close()
             self._searching = None
 
-    def _take(self, event: str, value: Any, following: Following) -> None:
+    def _take(self, event: Told, following: Following) -> None:
         """One event; all of them may come again, if something behind them has failed."""
-        if event == "reset":
+        if event.name == "reset":
             self._seen = set()
-        elif event == "snapshot" and self._seen is not None:
+        elif event.name == "snapshot" and self._seen is not None:
             known = following.all()
-            for one in value["documents"]:
-                query = known.get(one["key"])
-                self._stands(one["key"], one["document"], following, None if query is None else query.query)
-        elif event == "change":
-            self._stands(value["key"], value["after"], following)
-        elif event == "ready" and self._seen is not None:
+            for one in elements(event.parts()["documents"]):
+                part = members(one)
+                query = known.get(name := orjson.loads(part["key"]))
+                self._stands(name, part["document"], following, None if query is None else query.query)
+        elif event.name == "change":
+            part = event.parts()
+            self._stands(orjson.loads(part["key"]), part["after"], following)
+        elif event.name == "ready" and self._seen is not None:
             for name in following.names() - self._seen:
                 following.remove(name)
 
-    def _stands(self, name: str, document: Any, following: Following, known: bytes | None = None) -> None:
-        """What stands under a key from now on."""
-        if document is None:
+    def _stands(self, name: str, document: str, following: Following, known: bytes | None = None) -> None:
+        """What stands under a key from now on, given the document's very text."""
+        if document == "null":
             if self._seen is not None:
                 self._seen.discard(name)
             following.remove(name)
@@ -103,14 +106,28 @@ class SavedQueries:
             following.refuse(name, error.what)
 
 
-def query_of(name: str, document: Any, field: str) -> bytes:
+def query_of(name: str, document: str, field: str) -> bytes:
     """The query that a document has, in one form. Pure.
+
+    It is judged as the text that it is: what is read and written again may be another query, and what stands in other
+    fields is nothing to it.
 
     Raises:
         QueryRefused: it has none.
         ConfigError: its key can't be a query's name.
     """
-    found = document.get(field) if isinstance(document, dict) else None
-    if found is None:
+    try:
+        found = members(document).get(field, "null")
+    except ValueError:
+        found = "null"
+    if found == "null":
         raise QueryRefused(f"query {name}: its document has nothing in {field}", fix="write a query there")
-    return clause(name, found.encode() if isinstance(found, str) else orjson.dumps(found))
+    return clause(name, _text(name, found) if found.startswith('"') else found.encode())
+
+
+def _text(name: str, written: str) -> bytes:
+    try:
+        text: str = orjson.loads(written)
+    except ValueError as error:
+        raise QueryRefused(f"query {name} is no JSON: {error}", fix='like {"term": {"status": "open"}}') from error
+    return text.encode()

@@ -20,7 +20,7 @@ import requests
 
 from cdc.pipeline import Alert, Pipeline
 from operations.freshness.keeper import Keeper
-from operations.status.facts import judged
+from operations.status.facts import judged_apart
 from operations.status.judgement import Judgement
 
 LOOK_SECONDS = 2.0
@@ -146,10 +146,9 @@ class Alerting:
     def _look(self, pipeline: Pipeline) -> dict[str, Judgement]:
         """Of this process's sinks; of the source too, if no other process with the first sink tells of it."""
         only = self.keeper.only
-        report = judged(pipeline, only)
-        found = {name: sink.judged for name, sink in report.sinks.items()}
+        source, found = judged_apart(pipeline, only)
         if not only or next(iter(pipeline.sinks)) in only:
-            found[SOURCE] = report.source
+            found[SOURCE] = source
         return found
 
     def _deliver(self, url: str) -> None:

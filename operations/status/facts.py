@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
 from operations.state.accepted import runs_without
@@ -118,6 +120,38 @@ def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any]
     source = judge_source(source_facts(note, now, limit, live))
     sinks = {name: _sink(pipeline, name, source, now) for name in chosen_sinks(pipeline, only)}
     return Report(now, source, note, limit, sinks)
+
+
+def judged_apart(pipeline: Pipeline, only: Sequence[str] = ()) -> tuple[Judgement, dict[str, Judgement]]:
+    """Judge the source, and each sink for itself: one whose state can't be read is failed, and hides no other.
+
+    Args:
+        pipeline: the loaded file.
+        only: these sinks; all if empty.
+
+    Raises:
+        ConfigError: a name that the pipeline file does not have (terminal).
+    """
+    from operations.state.folder import chosen_sinks
+
+    now, limit = time.time(), limit_of(pipeline.source.heartbeat_seconds)
+    source = _or_failed(lambda: judge_source(source_facts(read_source_note(pipeline), now, limit)))
+    names = chosen_sinks(pipeline, only)
+    return source, {name: _or_failed(partial(_judgement_of, pipeline, name, source, now)) for name in names}
+
+
+def _judgement_of(pipeline: Pipeline, sink: str, source: Judgement, now: float) -> Judgement:
+    return _sink(pipeline, sink, source, now).judged
+
+
+def _or_failed(judge: Callable[[], Judgement]) -> Judgement:
+    try:
+        return judge()
+    except HeadwaterError as error:
+        return Judgement("failed", error.what, error.fix or None)
+    except Exception as error:  # a file of the state folder may hold anything after a restore
+        why = f"its state can't be read: {type(error).__name__}: {error}"
+        return Judgement("failed", why, "look at the rights and the files in engine.state_dir; `headwater status FILE`")
 
 
 def source_facts(

@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import HeadwaterError, StateError
 from cdc.join.view import JoinedView
@@ -43,13 +41,14 @@ from truth.columns import readable
 from truth.digest import digest
 from truth.one_document import expected_document
 from truth.rows import PLAIN, snapshot
+from truth.values import exact
 
 # How long the log is read backwards: somebody sits at a page.
 LOG_SECONDS = 20.0
 
 
 def trace_report(pipeline: Pipeline, table: str, key: str, *, values: bool = False) -> dict[str, Any]:
-    """Follow a row; the shape of ``GET /v1/trace``.
+    """Follow a row; the shape of ``GET /v1/trace``, for ``orjson`` to write: see ``truth.values.exact``.
 
     Args:
         pipeline: the loaded file.
@@ -293,7 +292,8 @@ def _position(position: int | None) -> dict[str, Any]:
 
 
 def _plain(document: bytes | None) -> Any:
-    return None if document is None else orjson.loads(document)
+    """To be shown: what has no limit in Postgres's json has none here."""
+    return None if document is None else exact(document)
 
 
 def _catalogue(pipeline: Pipeline) -> Catalogue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from operations.explain.hidden import without_values
 from operations.jobs.job import Job, refuse_unfit
 from operations.jobs.jobs import Jobs
 from operations.jobs.work import drop_letters_step, replay_step
+from operations.preview import previewer
 from operations.state.folder import register_of
 from operations.state.verified import last_verified, note_verified, verified_generations
 from operations.verify.comparison import Comparison
@@ -28,6 +30,7 @@ from operations.verify.verifier import Asked, Verifier
 from operations.verify.work_folder import LOCK
 from tests.support.watched import NOWHERE, World, documented, world
 from truth.placing import SEVERAL
+from truth.values import exact
 
 READ, OPERATE = "r" * 16, "o" * 16
 SECRET = "4 Privet Drive"
@@ -91,6 +94,31 @@ def test_a_preview_is_for_who_may_operate(closed: World) -> None:
     assert ask(closed, "/v1/preview?view=flight", READ).status_code == 403
     answer = ask(closed, "/v1/preview?view=flight")  # by a process of its own, whose error comes back
     assert answer.status_code == 503 and "Postgres" in answer.json()["error"]["what"]
+
+
+def test_a_preview_has_every_digit(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process could not hand over a number of more than 64 bits, and ended without a word."""
+
+    class Previews:
+        def __init__(self, _say: Any) -> None: ...
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def report(self, *_: Any) -> dict[str, Any]:
+            return {"documents": [exact(b'{"n":[1e400,12345678901234567890123]}')]}
+
+    def apart(_asked: Any, step: Any, *arguments: Any) -> Any:
+        return pickle.loads(pickle.dumps(step(print, "", *arguments)))
+
+    monkeypatch.setattr(previewer, "Previewer", Previews)
+    monkeypatch.setattr(documents, "_loaded", lambda _: None)
+    monkeypatch.setattr(documents, "_apart", apart)
+    answer = ask(closed, "/v1/preview?view=flight")
+    assert answer.content == b'{"documents":[{"n":[1e400,12345678901234567890123]}]}'
+    assert answer.headers["content-type"] == "application/json"
 
 
 def test_a_plan_asks_the_servers(closed: World) -> None:

@@ -17,6 +17,8 @@ from cdc.errors import ConfigError
 from console.http.app import make_app
 from console.http.guard import MOST_BYTES, Access, Guard, access, is_loopback
 from console.http.served import Pipelines
+from tests.support.standing_file import FILE as STANDING
+from tests.support.standing_file import STANDING as ONE
 
 READ, OPERATE = "r" * 20, "o" * 20
 FILE = """
@@ -169,6 +171,25 @@ def test_more_than_a_request_may_have_is_not_read(tmp_path: Path) -> None:
     for names in ("sinks", "views"):
         long = asking.post("/v1/wait", json={names: ["x" * 501]})
         assert long.status_code == 400 and names in long.json()["error"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b'{"range": {"total": {"gte": NaN}}}', "is no JSON"),
+        (b'{"term": {"id": 18446744073709551616}}', "more than 64 bits"),
+        (b'{"term": {"id": "\\ud800"}}', "is no JSON"),
+        (b"[]", "is no JSON object"),
+        (b"", "is no JSON"),
+    ],
+)
+def test_a_query_is_judged_as_it_was_sent(tmp_path: Path, sent: bytes, why: str) -> None:
+    """Read and written again it was another query: without its lower bound, or an error without a word."""
+    asking = client(tmp_path)
+    (tmp_path / "shop.yaml").write_text(STANDING.format(queries=ONE, folder=tmp_path).replace("standing", "shop"))
+    put = asking.put("/v1/queries/order/q", content=sent, headers={"Content-Type": "application/json"})
+    assert put.status_code == 400 and put.json()["error"]["code"] == "query-refused", put.text
+    assert why in put.json()["error"]["what"]
 
 
 def test_a_stream_whose_reader_sends_too_much_ends(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import requests
 from cdc.errors import PipelineFileError
 from cdc.pipeline import Pipeline, load
 from operations.freshness.keeper import Keeper
+from operations.metrics.pipelines import metrics
+from operations.state.folder import register_of
 from operations.status import alert
 from operations.status.alert import Alarms, Alerting, send
 from operations.status.judgement import Judgement
@@ -178,3 +180,34 @@ def test_without_a_webhook_the_log_tells_what_is_bad_for_a_minute_and_when_it_is
         wait(lambda: len(said) == 3)
         time.sleep(0.3)
     assert said[2] == "source: well" and len(said) == 3  # told once, and a sink that is there no more needs no word
+
+
+TWO = FILE.replace("view: v}}}}", 'view: v}}, other: {{type: redis, url: "redis://127.0.0.1:2", view: v}}}}')
+
+
+@pytest.mark.parametrize("text", ["{broken", "[]", None])
+def test_a_sink_whose_state_cant_be_read_is_told_of_and_hides_no_other(tmp_path: Path, text: str | None) -> None:
+    """Nothing was told any more, of no sink: the look at all of them ended at the one."""
+    path = tmp_path / "pipeline.yaml"
+    hook = 'policy: {alert: {webhook: "http://127.0.0.1:1/h", after_seconds: 0}}\n'
+    path.write_text(TWO.format(folder=tmp_path / "state") + hook)
+    pipeline = load(path)
+    register = register_of(pipeline, "cache").folder / "generations.json"
+    register.parent.mkdir(parents=True)
+    if text is None:
+        register.mkdir()  # what can't be read for whatever reason: root may read all that is a file
+    else:
+        register.write_text(text)
+    posted: list[Mapping[str, Any]] = []
+    with Alerting(Keeper(pipeline), lambda _: None, lambda _url, message: posted.append(message)):
+        wait(lambda: len(posted) == 3)
+    told = {one["subject"]: one for one in posted}
+    assert told.keys() == {"sink cache", "sink other", "source"} and told["sink other"]["judgement"] == "stopped"
+    assert told["sink cache"]["judgement"] == "failed" and "can't be read" in told["sink cache"]["cause"]
+    assert told["sink cache"]["remedy"]
+
+
+def test_a_state_that_cant_be_read_is_told_to_a_scrape(pipeline: Pipeline) -> None:
+    """The scrape failed, and with it that of every other pipeline of the server."""
+    (register_of(pipeline, "cache").folder / "generations.json").mkdir(parents=True)
+    assert 'headwater_state_readable{pipeline="p"} 0.0' in metrics([pipeline])

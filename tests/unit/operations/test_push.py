@@ -17,10 +17,12 @@ from cdc.errors import ConfigError
 from operations.push import events as told
 from operations.push import feed, streams
 from operations.push.cursor import Cursor, parse_cursor
+from operations.push.envelope import Batch, batch_of
 from operations.push.events import Changes
 from operations.push.feed import Ring
 from operations.push.lens import Lens
 from operations.push.walk import PAGE, Walk
+from operations.push.writing import records
 from sinks.contract import Held
 from sinks.redis.stream.tail import Entry, Standing
 
@@ -85,7 +87,46 @@ def test_fields_narrow_what_is_seen_and_what_counts_as_a_change() -> None:
     assert lens.seen(OPEN) == b'{"n":1}' and lens.seen(None) == b"null"
     assert lens.op(OPEN, SHUT) is None and lens.op(OPEN, OTHER) == "changed" and lens.op(None, OPEN) == "created"
     assert Lens.of(None).seen(b'{"n":1.000000000000000000001}') == b'{"n":1.000000000000000000001}'
-    assert Lens.of(None).seen(b'{"n":\n1}') == b'{"n":1}', "a line of an event ends at a break"
+    assert Lens.of(None).seen(b'{"n":\n1}') == b'{"n": 1}', "a line of an event ends at a break"
+
+
+DEEP = b"[" * 1_100 + b"]" * 1_100
+ODD = (b"1e400", b'"\\ud800"', DEEP, b"1" * 5_000, b"[" * 260 + b"]" * 260)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_no_reader_of_json_takes_is_told_as_it_stands(odd: bytes) -> None:
+    """Postgres takes it, and the sink has it: it was told as null, as if there was no document, or not at all."""
+    before, after = (b'{"s":"open","n":%d,"odd":%s}' % (n, odd) for n in (1, 2))
+    whole, filtered, narrow = Lens.of(None), Lens.of("s == 'open'"), Lens.of(None, ("odd", "n"))
+    assert whole.seen(after) == after and narrow.seen(after) == b'{"odd":%s,"n":2}' % odd
+    assert filtered.op(None, after) == "entered" and filtered.op(after, SHUT) == "left"
+    assert filtered.op(before, after) == "changed" and narrow.op(before, after) == "changed"
+    assert Lens.of(None, ("odd",)).op(before, after) is None and not Lens.of("s == 'shut'").matches(after)
+    one = told.change(Entry(b"5-0", "k", 7, before, after), whole, 2, MARK)
+    [some] = told.snapshot([Held("k", 7, after)], filtered)
+    assert one is not None and after in one.data and after in some.data
+    assert orjson.dumps(one.value) and one.value["after"]["n"] == some.value["documents"][0]["document"]["n"] == 2
+    body = Batch([some, one], one.cursor).body
+    assert batch_of(body) == Batch([some, one], one.cursor)
+    assert [(kept.key, after in kept.value) for kept in records(batch_of(body), "m")] == [(b"k", True)] * 2
+
+
+def test_a_filter_sees_numbers_beyond_a_double_and_what_is_there_of_the_depth() -> None:
+    assert Lens.of("n > `5`").matches(b'{"n":1e400}') and Lens.of("n == `9007199254740993`").matches(
+        b'{"n":9007199254740993,"m":1e400}'
+    )
+    assert Lens.of("n[0].a == `1`").matches(b'{"n":[{"a":1,"b":%s}]}' % DEEP)
+    for wrong in (b"no JSON", b'{"n":NaN}', b'{"n":"\xff"}', b'{"n":' + b"[" * 2_000, b"[1]"):
+        assert not Lens.of("n").matches(wrong) and Lens.of(None, ("n",)).seen(wrong) == b"null"
+
+
+def test_with_fields_a_number_keeps_its_digits_and_its_last_ones_are_a_change() -> None:
+    lens = Lens.of(None, ("n",))
+    before, after = b'{"n":0.12345678901234567891,"m":1}', b'{"n":0.12345678901234567892,"m":1}'
+    assert lens.seen(after) == b'{"n":0.12345678901234567892}' and lens.op(before, after) == "changed"
+    [kept] = records(Batch([*told.snapshot([Held("k", 7, after)], lens)], None), "m")
+    assert b'"document":{"n":0.12345678901234567892}' in kept.value, "in a topic, too"
 
 
 def test_an_event_says_all_of_a_change() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,19 +17,22 @@ from cdc.pipeline.outlets import outlets
 from console.cli.status import _unjudged
 from operations.metrics.pipelines import metrics
 from operations.push.cursor import Cursor
+from operations.push.events import change, ready, reset, snapshot
+from operations.push.lens import Lens
 from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes, standing_report
 from operations.standing.queries import _shown
 from operations.standing.refusals import refusal, refusals
-from operations.standing.register import MAX_BYTES, clause
+from operations.standing.register import MAX_BYTES, clause, same
 from operations.standing.registered import Registered
-from operations.standing.saved import query_of
+from operations.standing.saved import SavedQueries, query_of
 from operations.standing.seen import Seen
 from operations.state.pausing import pause
 from sinks.contract import Held
 from sinks.elasticsearch.standing.queries import Query
 from sinks.redis.stream.match_tail import Matched
 from sinks.redis.stream.matches import State
+from sinks.redis.stream.tail import Entry
 from tests.support.standing_file import FILE, STANDING, load, noted
 
 
@@ -97,10 +103,18 @@ def test_all_that_follows_a_view_is_listed_and_shown_without_secrets() -> None:
 
 def test_a_documents_query_is_json_or_text_that_is_some() -> None:
     for found in ({"term": {"n": 1}}, '{"term": {"n": 1}}', {"query": {"term": {"n": 1}}}):
-        assert json.loads(query_of("a", {"query": found}, "query")) == {"term": {"n": 1}}
-    for document in ({}, {"query": None}, {"query": 7}, {"query": "words"}, [1], "text", {"other": {"term": {}}}):
+        for document in ({"query": found}, {"odd": 1e999, "query": found}):  # Infinity, where Postgres has 1e400
+            text = json.dumps(document).replace("Infinity", "1e400")
+            assert json.loads(query_of("a", text, "query")) == {"term": {"n": 1}}
+    wrong: list[Any] = [{}, {"query": None}, {"query": 7}, {"query": "words"}, [1], "text", {"other": {"term": {}}}]
+    for document in (
+        *wrong,
+        {"query": "\ud800"},
+        {"query": {"term": {"n": "\ud800"}}},
+        {"query": {"term": {"n": 2**64}}},
+    ):
         with pytest.raises(QueryRefused):
-            query_of("a", document, "query")
+            query_of("a", json.dumps(document), "query")
     noted = {**refusal("a:b c", "why"), "cursor": "x", "refused": "y"}
     assert refusals({name: str(said) for name, said in noted.items()}) == {"a:b c": "why"}
 
@@ -148,6 +162,31 @@ def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:
             clause(name, b'{"match_all": {}}')
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (b'{"term": {"a": 18446744073709551616}}', "more than 64 bits: 18446744073709551616$"),
+        (b'{"term": {"a": -9223372036854775809}}', "more than 64 bits"),
+        (b'{"term": {"a": 1%s}}' % (b"0" * 100), "more than 64 bits: 10{39}…$"),
+        (b'{"range": {"a": {"gte": NaN}}}', "is no JSON"),
+        (b'{"term": {"a": "\\ud800"}}', "is no JSON"),
+        (b'{"term": {"a": 1e400}}', "is no JSON"),
+        *((b'{"a": %s1%s}' % (b"[" * depth, b"]" * depth), "nested too deeply") for depth in (300, 1_000)),
+    ],
+)
+def test_a_query_that_would_be_another_one_is_refused(wrong: bytes, why: str) -> None:
+    with pytest.raises(QueryRefused) as refused:
+        clause("a", wrong)
+    assert re.search(why, refused.value.what), refused.value.what
+
+
+def test_a_query_is_the_same_by_its_values_and_not_by_what_python_thinks_equal() -> None:
+    assert same(b'{"a": {"b": 1, "c": 2}}', b'{"a":{"c":2,"b":1}}')
+    assert not same(b'{"term":{"a":1}}', b'{"term":{"a":true}}') and not same(b'{"a":[0]}', b'{"a":[false]}')
+    for number in (b"18446744073709551615", b"-9223372036854775808", b"0.1"):
+        assert clause("a", b'{"a":%s}' % number) == b'{"a":%s}' % number
+
+
 def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:
     mark = "0123456789abcdef"
     entry = Matched(b"5-0", "k", 2**60, b'{"n":1.10}', b'{"a":"entered","b":"left"}', "change")
@@ -155,6 +194,8 @@ def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:
     assert seen is not None and seen.name == "match" and seen.cursor == Cursor(0, mark, b"5-0").text()
     assert seen.value["queries"] == {"a": "entered"} and seen.value["version"] == str(2**60)
     assert b'"document":{"n":1.10}' in seen.data, "a number keeps its digits"
+    odd = Seen(["a"]).change(entry._replace(document=b'{"n":1e400}'), 0, mark)
+    assert odd is not None and b'"document":{"n":1e400}' in odd.data, "null is a document that was deleted"
     assert Seen(["c"]).change(entry, 0, mark) is None
     both = Seen().change(entry._replace(document=None), 0, mark)
     assert both is not None and both.value["document"] is None and both.value["queries"].keys() == {"a", "b"}
@@ -162,6 +203,44 @@ def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:
     [told] = Seen(["a"]).snapshot(held)
     assert told.value == {"documents": [{"key": "k", "version": "3", "queries": ["a"]}]}
     assert list(Seen(["c"]).snapshot(held)) == []
+
+
+class Kept:
+    """Stands in for ``Following``: what was done under which name."""
+
+    def __init__(self, *known: str) -> None:
+        self.known = known
+        self.done_: dict[str, str] = {}
+
+    def all(self) -> dict[str, Query]:
+        return {}
+
+    def names(self) -> set[str]:
+        return set(self.known)
+
+    def put(self, name: str, wanted: bytes) -> None:
+        self.done_[name] = wanted.decode()
+
+    def remove(self, name: str) -> None:
+        self.done_[name] = "removed"
+
+    def refuse(self, name: str, why: str) -> None:
+        self.done_[name] = why
+
+
+def test_a_saved_search_stays_beside_json_that_no_reader_takes() -> None:
+    """Its row was told as null, as of one that is deleted: its query was removed, and not listed as refused."""
+    saved, kept = SavedQueries(cast(Any, SimpleNamespace(field="query"))), Kept("old", "gone")
+    good, bad = b'{"odd":1e400,"query":{"term":{"n":1}}}', b'{"odd":1,"query":{"term":{"n":1e400}}}'
+    [some] = snapshot([Held("old", 3, good), Held("bad", 3, bad)], Lens())
+    changes = [
+        change(Entry(b"5-0", name, 2**60, None, text), Lens(), 0, "m") for name, text in (("new", good), ("x", bad))
+    ]
+    for event in (reset("anew"), some, ready(Cursor(0, "0123456789abcdef", b"5-0"), "v"), *changes):
+        assert event is not None
+        saved._take(event, cast(Any, kept))
+    assert kept.done_["old"] == kept.done_["new"] == '{"term":{"n":1}}' and kept.done_["gone"] == "removed"
+    assert "is no JSON" in kept.done_["bad"] and "is no JSON" in kept.done_["x"]
 
 
 def test_what_a_matcher_does_is_measured(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.keys import alike
 from cdc.view import View
+from console.http import overview
 from console.http.pages import show
 from operations.held import Found
 from operations.records.backwards import Newest
@@ -113,3 +115,22 @@ def test_a_record_is_found_under_the_id_that_its_document_has_and_under_no_other
     of = replace(of, columns=tuple(replace(one, base_type="int4") for one in of.columns))
     asked = Asked(cast(Any, None), View.identity(of), "t", [key])
     assert asked(Record(b'{"id":7}', None, "t", 0, 0)) is found
+
+
+@pytest.mark.parametrize("odd", [b"1e400", b'"\\ud800"', b"12345678901234567890123", b"[" * 1_100 + b"]" * 1_100])
+def test_what_a_row_holds_is_shown_with_every_digit_and_hides_no_place(
+    tmp_path: Path, trace: Any, monkeypatch: pytest.MonkeyPatch, odd: bytes
+) -> None:
+    """The row was stuck where `it can't be read`; and over HTTP nothing was told at all."""
+    document = b'{"n":%s}' % odd
+    monkeypatch.setattr(traced, "expected_document", lambda *_: Wanted(document))
+    monkeypatch.setattr(traced, "trace_report", partial(traced.trace_report, values=True))
+    told = trace("7", lambda _: Found())
+    assert told["source"]["error"] is None and told["source"]["there"]
+    with world(tmp_path) as made:
+        monkeypatch.setattr(overview, "trace_report", lambda *_, **__: {"row": told["source"]["row"]})
+        answer = made.browser.get("/v1/trace?table=flights&key=1")
+        assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+        assert answer.content == b'{"row":%s}' % document or not odd.isalnum()
+        page = shown(made, told, monkeypatch)
+        assert "&#34;n&#34;" in page or '"n"' in page

@@ -26,7 +26,7 @@ LETTER_BYTES = 1 << 20
 
 
 class Taken(Exception):
-    """Another process holds the lease."""
+    """Nothing may be sent from here: another process holds the lease, or this one is to end."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,8 @@ class Delivery:
 
     def hold(self, fields: Mapping[str, Any] | None = None) -> None:
         """See ``Lease``."""
+        if self._stop.is_set():
+            raise Taken
         self._hold(fields)
 
     def kept(self) -> Mapping[str, str]:

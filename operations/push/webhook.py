@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cdc.errors import HeadwaterError
@@ -22,6 +23,7 @@ from operations.push.health import Health
 from operations.push.source import TROUBLES, Source, told
 from operations.push.walk import Walk
 from sinks.redis.read import Moving
+from sinks.redis.stream.hooks import Hooks
 from sinks.redis.stream.tail import Standing
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,8 @@ class Sender:
 
     Args:
         sending: what is sent where.
-        token: tells this process from every other that may send it.
+        token: tells this process from every other that may send it. In one process nobody sends it before the one
+            who did has ``ended``.
         say: told when it fails, when it is well again, and of what is refused.
 
     Attributes:
@@ -58,6 +61,11 @@ class Sender:
         """Ask it to end. Idempotent."""
         self._stop.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it sends no more, and has given its lease back. Only once it has begun."""
+        return not self._thread.is_alive()
+
     def join(self, seconds: float) -> None:
         """Wait until it has ended, but not longer: a POST under way is left alone, and with it the lease."""
         self._thread.join(seconds)
@@ -69,7 +77,8 @@ class Sender:
                 try:
                     self._serve(source, carrier)
                 except Taken:
-                    self.health.state = "standby"
+                    if not self._stop.is_set():
+                        self.health.state = "standby"
                 except TROUBLES as error:
                     self._waits(told(error, self.sending.place).what)
                 except HeadwaterError as error:  # the sink has not begun to keep changes
@@ -79,8 +88,13 @@ class Sender:
                     self._waits(type(error).__name__)
                 self._stop.wait(PAUSE_SECONDS)
         finally:
+            with suppress(*TROUBLES):  # it ends by itself
+                self._hooks(source).release()
             carrier.close()
             source.close()
+
+    def _hooks(self, source: Source) -> Hooks:
+        return source.hooks(self.sending.name, self._token, LEASE_SECONDS)
 
     def _waits(self, why: str) -> None:
         if self.health.fail(why):
@@ -90,12 +104,11 @@ class Sender:
         """Send for as long as the lease is ours.
 
         Raises:
-            Taken: somebody else sends.
+            Taken: somebody else sends, or this one is to end.
             redis.RedisError, HeadwaterError: as ``Walk.step``.
         """
         sending, tail = self.sending, source.tail()
-        hooks = source.hooks(sending.name, self._token, LEASE_SECONDS)
-        delivery = Delivery(sending, hooks, tail, carrier, self.health, self._say, self._stop)
+        delivery = Delivery(sending, self._hooks(source), tail, carrier, self.health, self._say, self._stop)
         cursor = None if self._afresh else delivery.cursor
         walk = Walk(tail, sending.place.view, sending.sees, cursor, documents=sending.documents)
         anew = cursor is None  # whether everything is being told
@@ -116,7 +129,6 @@ class Sender:
                 delivery.word()
                 at = walk.cursor
                 tail.wait(Standing(at.generation, at.mark), at.place, BLOCK_MS)
-        hooks.release()
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:
         while events and not self._stop.is_set():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -271,3 +272,35 @@ def test_who_was_told_to_stop_lets_the_next_one_send_at_once(pushed: Pushed, rec
             began, known = time.monotonic(), len(receiver.posts)
             receiver.until(lambda known=known: len(receiver.posts) > known)
             assert time.monotonic() - began < 5
+
+
+def test_a_changed_file_waits_for_the_batch_that_is_on_its_way(pushed: Pushed, receiver: Receiver) -> None:
+    """Whoever sends by the new file began at once, beside the one who was still waiting for an answer."""
+    files, under_way, answered = [load(pushed.file)], threading.Event(), threading.Event()
+    text = pushed.file.read_text().replace("batch: 3", "batch: 4")
+
+    def slow() -> int:
+        under_way.set()
+        time.sleep(4)
+        answered.set()
+        return 200
+
+    with Webhooks(lambda: (files[-1], {"tested"}), print), redis.Redis.from_url(pushed.subject.url) as client:
+        receiver.until(lambda: any(one.name == "ready" for one in receiver.taken()))
+        receiver.answers.append(slow)
+        pushed.write(1, a={"n": 1})
+        assert under_way.wait(20)
+        pushed.file.write_text(text)
+        files.append(load(pushed.file))
+        pushed.write(2, a={"n": 2})
+        receiver.until(lambda: len(changes(receiver)) == 2, seconds=10)  # and not a lease's 20 s
+        assert answered.wait(20)
+        pushed.write(3, a={"n": 3})
+        receiver.until(lambda: len(changes(receiver)) == 3)
+        hooks = f"{pushed.subject.name}:{VIEW}@hooks"
+        last = receiver.taken()[-1].id
+        receiver.until(lambda: client.hget(hooks, "hook:cursor") == str(last).encode())
+        assert client.hget(hooks, "hook:owner"), "the one who ended gave his own lease back, and not the next one's"
+    assert [after for _, after in changes(receiver)] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert broken(receiver.taken()) == []
+    assert len({post.id for post in receiver.posts}) == len(receiver.posts), "each came once"

@@ -17,8 +17,10 @@ from cdc.errors import HeadwaterError
 from operations.push.carrier import Carrier
 from operations.push.delivery import Delivery, Sending, Taken
 from operations.push.envelope import cut
-from operations.push.events import Told
+from operations.push.events import Told, ready
+from operations.push.events import reset as reset_of
 from operations.push.feed import BLOCK_MS
+from operations.push.follows import Follows
 from operations.push.health import Health
 from operations.push.source import TROUBLES, Source, told
 from operations.push.walk import Walk
@@ -109,9 +111,7 @@ class Sender:
         """
         sending, tail = self.sending, source.tail()
         delivery = Delivery(sending, self._hooks(source), tail, carrier, self.health, self._say, self._stop)
-        cursor = None if self._afresh else delivery.cursor
-        walk = Walk(tail, sending.place.view, sending.sees, cursor, documents=sending.documents)
-        anew = cursor is None  # whether everything is being told
+        walk, anew = self._begun(delivery, tail)  # anew: whether everything is being told
         while not self._stop.is_set():
             try:
                 found = walk.step()
@@ -119,7 +119,10 @@ class Sender:
                 self._stop.wait(PAUSE_SECONDS)
                 delivery.word()
                 continue
-            anew = anew or any(one.name == "reset" for one in found)
+            reset = next((one for one in found if one.name == "reset"), None)
+            anew = anew or reset is not None
+            if reset is not None and not sending.documents:
+                delivery.begin(walk.cursor, reset.value["why"])
             shown = [one for one in found if anew or one.name != "ready"]
             anew = anew and not any(one.name == "ready" for one in found)
             self._deliver(delivery, shown)
@@ -129,6 +132,18 @@ class Sender:
                 delivery.word()
                 at = walk.cursor
                 tail.wait(Standing(at.generation, at.mark), at.place, BLOCK_MS)
+
+    def _begun(self, delivery: Delivery, tail: Follows) -> tuple[Walk, bool]:
+        """From where all was taken; where no documents are sent and the receiver has not been told yet from where on
+        changes count, from there: he is told now.
+        """
+        sending, view = self.sending, self.sending.place.view
+        cursor = None if self._afresh else delivery.cursor
+        if delivery.begins is not None and not sending.documents:
+            at, why = delivery.begins
+            self._deliver(delivery, [reset_of(why), ready(at, view)])
+            cursor = at.text()
+        return Walk(tail, view, sending.sees, cursor, documents=sending.documents), cursor is None
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:
         while events and not self._stop.is_set():

@@ -21,7 +21,7 @@ from cdc.pipeline import load
 from console.cli.letters import command
 from operations.push import delivery, webhook
 from operations.push.health import push_report
-from operations.push.walk import BEHIND, PROMOTED
+from operations.push.walk import BEGUN, BEHIND, PROMOTED, READ_ANEW
 from operations.push.webhooks import Webhooks
 from tests.support.json_examples import example
 from tests.support.pushed import Pushed, folded
@@ -304,3 +304,35 @@ def test_a_changed_file_waits_for_the_batch_that_is_on_its_way(pushed: Pushed, r
     assert [after for _, after in changes(receiver)] == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert broken(receiver.taken()) == []
     assert len({post.id for post in receiver.posts}) == len(receiver.posts), "each came once"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_changes_after_now_comes_though_nobody_took_the_beginning(
+    pushed: Pushed, receiver: Receiver, batch: int
+) -> None:
+    """Until its first batch was taken, and after each promotion, every start began at what was newest then."""
+    pushed.file.write_text(pushed.file.read_text().replace("batch: 3", f"batch: {batch}, from: now"))
+    other = pushed.generation(2)
+    pushed.write(1, before={"n": 0})
+    pipeline, said = load(pushed.file), list[str]()
+    for version in (1, 2):
+        receiver.kill()
+        said.clear()
+        with sending(pushed, said):
+            if version == 2:
+                pushed.sink = other
+                pushed.write(1, before={"n": 0})
+                other.promote(VIEW, 1)
+            receiver.until(lambda: said)
+        pushed.write(version, a={"n": version})
+        with sending(pushed):
+            time.sleep(1)
+            pushed.write(version, b={"n": version})
+            receiver.start()
+            receiver.until(lambda version=version: len(changes(receiver)) == 2 * version)
+            receiver.until(lambda: push_report(pipeline)[0]["lag_entries"] == 0)
+    told = [(one.name, one.data.get("why") or one.data.get("key")) for one in receiver.taken()]
+    expected = [("reset", BEGUN), ("ready", None), ("change", "a"), ("change", "b")]
+    assert told[:4] == expected and told[-3:] == expected[1:]
+    assert told[-4] in (("reset", PROMOTED), ("reset", READ_ANEW))
+    assert folded(receiver.taken()) == {"a": {"n": 2}, "b": {"n": 2}}

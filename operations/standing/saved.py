@@ -48,6 +48,8 @@ class SavedQueries:
         self._server = server
         self._searching: Searching | None = None
         self._seen: set[str] | None = None  # all that there are, by what was told since a reset; None without one
+        # What stands, while documents are told: read once, and followed by what is done here. None: not read.
+        self._known: dict[str, bytes] | None = None
 
     def carry(self, batch: Batch, message: str, attempt: int, lease: Lease) -> Verdict:
         """See ``Carrier``. A batch that is brought again does nothing where it was done."""
@@ -65,6 +67,7 @@ class SavedQueries:
 
     def close(self) -> None:
         """See ``Carrier``."""
+        self._known = None  # whatever was done last may have been done or not
         if self._searching is not None:
             self._searching.close()
             self._searching = None
@@ -72,24 +75,27 @@ class SavedQueries:
     def _take(self, event: str, value: Any, following: Following) -> None:
         """One event; all of them may come again, if something behind them has failed."""
         if event == "reset":
-            self._seen = set()
+            self._seen, self._known = set(), None
         elif event == "snapshot" and self._seen is not None:
-            known = following.all()
+            if self._known is None:
+                self._known = {name: query.query for name, query in following.all().items()}
             for one in value["documents"]:
-                query = known.get(one["key"])
-                self._stands(one["key"], one["document"], following, None if query is None else query.query)
+                self._stands(one["key"], one["document"], following, self._known.get(one["key"]))
         elif event == "change":
             self._stands(value["key"], value["after"], following)
         elif event == "ready" and self._seen is not None:
+            self._known = None
             for name in following.names() - self._seen:
                 following.remove(name)
 
     def _stands(self, name: str, document: Any, following: Following, known: bytes | None = None) -> None:
         """What stands under a key from now on."""
+        stood = {} if self._known is None else self._known
         if document is None:
             if self._seen is not None:
                 self._seen.discard(name)
             following.remove(name)
+            stood.pop(name, None)
             return
         if self._seen is not None:
             self._seen.add(name)
@@ -99,8 +105,10 @@ class SavedQueries:
                 following.stays(name)
             else:
                 following.put(name, wanted)
+                stood[name] = wanted
         except (QueryRefused, ConfigError) as error:
             following.refuse(name, error.what)
+            stood.pop(name, None)
 
 
 def query_of(name: str, document: Any, field: str) -> bytes:

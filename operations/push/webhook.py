@@ -30,7 +30,7 @@ from sinks.redis.stream.tail import Standing
 
 log = logging.getLogger(__name__)
 
-# Others may send after so long without a word of who sends; longer than a POST may take (posting.py).
+# Others may send after so long without a word of who sends; longer than a POST may be silent (posting.py).
 LEASE_SECONDS = 20.0
 # After an error of Redis, and between two looks of one that waits for another's lease.
 PAUSE_SECONDS = 1.0

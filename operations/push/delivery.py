@@ -95,7 +95,8 @@ class Delivery:
     ) -> None:
         self._sending, self._hooks, self._tail, self._carrier = sending, hooks, tail, carrier
         self._health, self._say, self._stop = health, say, stop
-        self._hold()
+        if not hooks.hold(take=True):
+            raise Taken
         kept = hooks.kept()
         self.cursor, self.begun = kept.get("cursor"), kept.get("sending")
         begins, _, why = kept.get("begins", "").partition(" ")

@@ -336,3 +336,22 @@ def test_what_changes_after_now_comes_though_nobody_took_the_beginning(
     assert told[:4] == expected and told[-3:] == expected[1:]
     assert told[-4] in (("reset", PROMOTED), ("reset", READ_ANEW))
     assert folded(receiver.taken()) == {"a": {"n": 2}, "b": {"n": 2}}
+
+
+def test_who_has_slept_while_another_sent_and_ended_does_not_go_on_from_his_own_place(pushed: Pushed) -> None:
+    """His next word took the lease that was free again, and the place went back to where he had stood."""
+    sources = [pushed.source(), pushed.source()]
+    asleep, other = (source.hooks("hook", token, 0.05) for source, token in zip(sources, "ab", strict=True))
+    try:
+        assert asleep.hold(take=True) and asleep.hold()
+        assert not other.hold({"cursor": "5"}), "he never had it"
+        time.sleep(0.1)
+        assert asleep.hold(), "nobody else has had it"
+        time.sleep(0.1)
+        assert other.hold(take=True) and other.hold({"cursor": "5"})
+        other.release()
+        assert not asleep.hold() and not asleep.hold({"cursor": "3"})
+        assert asleep.hold(take=True) and asleep.kept()["cursor"] == "5"
+    finally:
+        for source in sources:
+            source.close()

@@ -16,7 +16,7 @@ class Lease(Protocol):
         """Make it longer, and note fields beside it in the same step; None removes one.
 
         Raises:
-            Taken: somebody else has it by now; nothing was noted.
+            Taken: somebody else has it by now, or who has it is to end; nothing was noted.
             redis.RedisError: the server does not answer.
         """
         ...

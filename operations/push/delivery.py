@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operations.push.carrier import Carrier, Destination
-from operations.push.cursor import parse_cursor
+from operations.push.cursor import Cursor, parse_cursor
 from operations.push.envelope import Batch
 from operations.push.follows import Follows, Sees
 from operations.push.health import Health
@@ -26,7 +26,7 @@ LETTER_BYTES = 1 << 20
 
 
 class Taken(Exception):
-    """Another process holds the lease."""
+    """Nothing may be sent from here: another process holds the lease, or this one is to end."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class Delivery:
     Attributes:
         cursor: up to where all was taken; None: nothing yet.
         begun: where the batch ended that was under way when somebody stopped; None for none.
+        begins: of one without documents, that nobody has been told of yet: where changes begin to count, and why they
+            begin there.
 
     Raises:
         Taken: somebody else sends.
@@ -93,9 +95,13 @@ class Delivery:
     ) -> None:
         self._sending, self._hooks, self._tail, self._carrier = sending, hooks, tail, carrier
         self._health, self._say, self._stop = health, say, stop
-        self._hold()
+        if not hooks.hold(take=True):
+            raise Taken
         kept = hooks.kept()
         self.cursor, self.begun = kept.get("cursor"), kept.get("sending")
+        begins, _, why = kept.get("begins", "").partition(" ")
+        at = parse_cursor(begins)
+        self.begins = None if at is None else (at, why)
         health.take_over(kept)
         self._spoke = 0.0
         # Of batches that nobody can go on from: each walk through the documents has ids of its own.
@@ -123,6 +129,14 @@ class Delivery:
             self._fails(found.why)
             self._pause(found.seconds)
 
+    def begin(self, at: Cursor, why: str) -> None:
+        """Changes count from here, and no documents are sent: whoever goes on before that was taken begins here, too.
+
+        Raises:
+            Taken, redis.RedisError: as ``send``.
+        """
+        self._hold({"begins": f"{at.text()} {why}"})
+
     def passed(self, cursor: str) -> None:
         """Nothing of what lies before this place is to be sent.
 
@@ -130,7 +144,7 @@ class Delivery:
             Taken, redis.RedisError: as ``send``.
         """
         if cursor != self.cursor:
-            self._hold({"cursor": cursor, "sending": None})
+            self._hold({"cursor": cursor, "sending": None, "begins": None})
             self.cursor, self.begun = cursor, None
         if self._health.well():
             self._say(f"{self._sending.title} goes on")
@@ -151,6 +165,8 @@ class Delivery:
 
     def hold(self, fields: Mapping[str, Any] | None = None) -> None:
         """See ``Lease``."""
+        if self._stop.is_set():
+            raise Taken
         self._hold(fields)
 
     def kept(self) -> Mapping[str, str]:
@@ -162,7 +178,7 @@ class Delivery:
         health, taken = self._health, found.done == "delivered"
         fields: dict[str, Any] = {"sending": None, "failing_since": None}
         if batch.cursor is not None:
-            fields["cursor"] = batch.cursor
+            fields |= {"cursor": batch.cursor, "begins": None}
         if taken:
             health.delivered_at, health.events = time.time(), health.events + len(batch.events)
             fields |= {"delivered_at": f"{health.delivered_at:.3f}", "events": health.events}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,8 +15,10 @@ from operations.push.envelope import Batch
 from operations.push.signing import signed
 from operations.push.verdict import Verdict, verdict
 
-# To connect, and until the answer begins; both together are less than a lease lasts (webhook.py).
+# To connect, and for each piece of the body to be taken; and from the last of them until the answer begins. The lease
+# (webhook.py) is made longer between pieces: a large document takes as long as it takes, as long as it goes on.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 10.0
+PIECE_BYTES, HOLD_SECONDS = 16 << 10, 2.0  # a record of TLS, each of which has the time-out of its own
 # Of an answer's body, which nobody reads: a short one is taken in so that the connection can be used again.
 MOST_BYTES = 1 << 10
 
@@ -46,6 +49,29 @@ class Address:
         return Posting(self.url, self.secret)
 
 
+class _Pieces:
+    """A body in pieces: each has the whole time-out of its own, where one of a whole body would be for all of it.
+
+    Args:
+        body: of a known length, so that it is no chunked one for the receiver.
+        lease: looked at before a piece now and then.
+    """
+
+    def __init__(self, body: bytes, lease: Lease) -> None:
+        self._body, self._lease = body, lease
+        self._held = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, len(self._body), PIECE_BYTES):
+            if time.monotonic() - self._held > HOLD_SECONDS:
+                self._lease.hold()
+                self._held = time.monotonic()
+            yield self._body[start : start + PIECE_BYTES]
+
+
 class Posting:
     """Posts to one address, over a connection that is kept.
 
@@ -60,21 +86,25 @@ class Posting:
 
     def carry(self, batch: Batch, message: str, attempt: int, lease: Lease) -> Verdict:
         """See ``Carrier``."""
-        return verdict(*self.post(message, batch.body), attempt=attempt)
+        return verdict(*self.post(message, batch.body, lease), attempt=attempt)
 
-    def post(self, message: str, body: bytes) -> Answered:
+    def post(self, message: str, body: bytes, lease: Lease) -> Answered:
         """Once.
 
         Args:
             message: its id.
             body: JSON.
+            lease: made longer while the body is taken.
+
+        Raises:
+            Taken, redis.RedisError: of the lease; the receiver has not got all of it.
         """
         headers = {"Content-Type": "application/json", "User-Agent": "headwater"}
         headers |= signed(self._secret, message, int(time.time()), body)
         try:
             with self._session.post(
                 self._url,
-                data=body,
+                data=_Pieces(body, lease),
                 headers=headers,
                 timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
                 allow_redirects=False,

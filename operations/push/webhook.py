@@ -10,23 +10,27 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cdc.errors import HeadwaterError
 from operations.push.carrier import Carrier
 from operations.push.delivery import Delivery, Sending, Taken
 from operations.push.envelope import cut
-from operations.push.events import Told
+from operations.push.events import Told, ready
+from operations.push.events import reset as reset_of
 from operations.push.feed import BLOCK_MS
+from operations.push.follows import Follows
 from operations.push.health import Health
 from operations.push.source import TROUBLES, Source, told
 from operations.push.walk import Walk
 from sinks.redis.read import Moving
+from sinks.redis.stream.hooks import Hooks
 from sinks.redis.stream.tail import Standing
 
 log = logging.getLogger(__name__)
 
-# Others may send after so long without a word of who sends; longer than a POST may take (posting.py).
+# Others may send after so long without a word of who sends; longer than a POST may be silent (posting.py).
 LEASE_SECONDS = 20.0
 # After an error of Redis, and between two looks of one that waits for another's lease.
 PAUSE_SECONDS = 1.0
@@ -37,7 +41,8 @@ class Sender:
 
     Args:
         sending: what is sent where.
-        token: tells this process from every other that may send it.
+        token: tells this process from every other that may send it. In one process nobody sends it before the one
+            who did has ``ended``.
         say: told when it fails, when it is well again, and of what is refused.
 
     Attributes:
@@ -58,6 +63,11 @@ class Sender:
         """Ask it to end. Idempotent."""
         self._stop.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it sends no more, and has given its lease back. Only once it has begun."""
+        return not self._thread.is_alive()
+
     def join(self, seconds: float) -> None:
         """Wait until it has ended, but not longer: a POST under way is left alone, and with it the lease."""
         self._thread.join(seconds)
@@ -69,7 +79,8 @@ class Sender:
                 try:
                     self._serve(source, carrier)
                 except Taken:
-                    self.health.state = "standby"
+                    if not self._stop.is_set():
+                        self.health.state = "standby"
                 except TROUBLES as error:
                     self._waits(told(error, self.sending.place).what)
                 except HeadwaterError as error:  # the sink has not begun to keep changes
@@ -79,8 +90,13 @@ class Sender:
                     self._waits(type(error).__name__)
                 self._stop.wait(PAUSE_SECONDS)
         finally:
+            with suppress(*TROUBLES):  # it ends by itself
+                self._hooks(source).release()
             carrier.close()
             source.close()
+
+    def _hooks(self, source: Source) -> Hooks:
+        return source.hooks(self.sending.name, self._token, LEASE_SECONDS)
 
     def _waits(self, why: str) -> None:
         if self.health.fail(why):
@@ -90,15 +106,12 @@ class Sender:
         """Send for as long as the lease is ours.
 
         Raises:
-            Taken: somebody else sends.
+            Taken: somebody else sends, or this one is to end.
             redis.RedisError, HeadwaterError: as ``Walk.step``.
         """
         sending, tail = self.sending, source.tail()
-        hooks = source.hooks(sending.name, self._token, LEASE_SECONDS)
-        delivery = Delivery(sending, hooks, tail, carrier, self.health, self._say, self._stop)
-        cursor = None if self._afresh else delivery.cursor
-        walk = Walk(tail, sending.place.view, sending.sees, cursor, documents=sending.documents)
-        anew = cursor is None  # whether everything is being told
+        delivery = Delivery(sending, self._hooks(source), tail, carrier, self.health, self._say, self._stop)
+        walk, anew = self._begun(delivery, tail)  # anew: whether everything is being told
         while not self._stop.is_set():
             try:
                 found = walk.step()
@@ -106,7 +119,10 @@ class Sender:
                 self._stop.wait(PAUSE_SECONDS)
                 delivery.word()
                 continue
-            anew = anew or any(one.name == "reset" for one in found)
+            reset = next((one for one in found if one.name == "reset"), None)
+            anew = anew or reset is not None
+            if reset is not None and not sending.documents:
+                delivery.begin(walk.cursor, reset.value["why"])
             shown = [one for one in found if anew or one.name != "ready"]
             anew = anew and not any(one.name == "ready" for one in found)
             self._deliver(delivery, shown)
@@ -116,7 +132,18 @@ class Sender:
                 delivery.word()
                 at = walk.cursor
                 tail.wait(Standing(at.generation, at.mark), at.place, BLOCK_MS)
-        hooks.release()
+
+    def _begun(self, delivery: Delivery, tail: Follows) -> tuple[Walk, bool]:
+        """From where all was taken; where no documents are sent and the receiver has not been told yet from where on
+        changes count, from there: he is told now.
+        """
+        sending, view = self.sending, self.sending.place.view
+        cursor = None if self._afresh else delivery.cursor
+        if delivery.begins is not None and not sending.documents:
+            at, why = delivery.begins
+            self._deliver(delivery, [reset_of(why), ready(at, view)])
+            cursor = at.text()
+        return Walk(tail, view, sending.sees, cursor, documents=sending.documents), cursor is None
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:
         while events and not self._stop.is_set():

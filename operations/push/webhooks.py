@@ -124,6 +124,7 @@ class Webhooks:
         for name, sender in list(self._senders.items()):
             if wanted.get(name) != sender.sending:
                 sender.stop()
+            if sender.ended:  # not before: all of this process have one token, so the lease does not part them
                 del self._senders[name]
         for name, sending in wanted.items():
             if name not in self._senders and not self._following.stopping:

@@ -164,8 +164,10 @@ class Following:
         self._gone(name, refusal(name, None))
 
     def all(self) -> Mapping[str, Query]:
-        """What stands. Raises as ``QueryStore.all``."""
-        return self._server.store.all()
+        """What stands, with the lease looked at behind so many requests. Raises as ``QueryStore.all``, and of it."""
+        found = self._server.store.all()
+        self._lease.hold()
+        return found
 
     def names(self) -> set[str]:
         """Under which names a query or a reason stands. Raises as ``QueryStore.all``, and of the lease."""

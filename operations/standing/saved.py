@@ -49,6 +49,8 @@ class SavedQueries:
         self._server = server
         self._searching: Searching | None = None
         self._seen: set[str] | None = None  # all that there are, by what was told since a reset; None without one
+        # What stands, while documents are told: read once, and followed by what is done here. None: not read.
+        self._known: dict[str, bytes] | None = None
 
     def carry(self, batch: Batch, message: str, attempt: int, lease: Lease) -> Verdict:
         """See ``Carrier``. A batch that is brought again does nothing where it was done."""
@@ -66,6 +68,7 @@ class SavedQueries:
 
     def close(self) -> None:
         """See ``Carrier``."""
+        self._known = None  # whatever was done last may have been done or not
         if self._searching is not None:
             self._searching.close()
             self._searching = None
@@ -73,26 +76,30 @@ class SavedQueries:
     def _take(self, event: Told, following: Following) -> None:
         """One event; all of them may come again, if something behind them has failed."""
         if event.name == "reset":
-            self._seen = set()
+            self._seen, self._known = set(), None
         elif event.name == "snapshot" and self._seen is not None:
-            known = following.all()
+            if self._known is None:
+                self._known = {name: query.query for name, query in following.all().items()}
             for one in elements(event.parts()["documents"]):
                 part = members(one)
-                query = known.get(name := orjson.loads(part["key"]))
-                self._stands(name, part["document"], following, None if query is None else query.query)
+                name = orjson.loads(part["key"])
+                self._stands(name, part["document"], following, self._known.get(name))
         elif event.name == "change":
             part = event.parts()
             self._stands(orjson.loads(part["key"]), part["after"], following)
         elif event.name == "ready" and self._seen is not None:
+            self._known = None
             for name in following.names() - self._seen:
                 following.remove(name)
 
     def _stands(self, name: str, document: str, following: Following, known: bytes | None = None) -> None:
         """What stands under a key from now on, given the document's very text."""
+        stood = {} if self._known is None else self._known
         if document == "null":
             if self._seen is not None:
                 self._seen.discard(name)
             following.remove(name)
+            stood.pop(name, None)
             return
         if self._seen is not None:
             self._seen.add(name)
@@ -102,8 +109,10 @@ class SavedQueries:
                 following.stays(name)
             else:
                 following.put(name, wanted)
+                stood[name] = wanted
         except (QueryRefused, ConfigError) as error:
             following.refuse(name, error.what)
+            stood.pop(name, None)
 
 
 def query_of(name: str, document: str, field: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from cdc.pipeline import load
 from console.cli.letters import command
 from operations.push import delivery, webhook
 from operations.push.health import push_report
-from operations.push.walk import BEHIND, PROMOTED
+from operations.push.walk import BEGUN, BEHIND, PROMOTED, READ_ANEW
 from operations.push.webhooks import Webhooks
 from tests.support.json_examples import example
 from tests.support.pushed import Pushed, folded
@@ -271,3 +272,86 @@ def test_who_was_told_to_stop_lets_the_next_one_send_at_once(pushed: Pushed, rec
             began, known = time.monotonic(), len(receiver.posts)
             receiver.until(lambda known=known: len(receiver.posts) > known)
             assert time.monotonic() - began < 5
+
+
+def test_a_changed_file_waits_for_the_batch_that_is_on_its_way(pushed: Pushed, receiver: Receiver) -> None:
+    """Whoever sends by the new file began at once, beside the one who was still waiting for an answer."""
+    files, under_way, answered = [load(pushed.file)], threading.Event(), threading.Event()
+    text = pushed.file.read_text().replace("batch: 3", "batch: 4")
+
+    def slow() -> int:
+        under_way.set()
+        time.sleep(4)
+        answered.set()
+        return 200
+
+    with Webhooks(lambda: (files[-1], {"tested"}), print), redis.Redis.from_url(pushed.subject.url) as client:
+        receiver.until(lambda: any(one.name == "ready" for one in receiver.taken()))
+        receiver.answers.append(slow)
+        pushed.write(1, a={"n": 1})
+        assert under_way.wait(20)
+        pushed.file.write_text(text)
+        files.append(load(pushed.file))
+        pushed.write(2, a={"n": 2})
+        receiver.until(lambda: len(changes(receiver)) == 2, seconds=10)  # and not a lease's 20 s
+        assert answered.wait(20)
+        pushed.write(3, a={"n": 3})
+        receiver.until(lambda: len(changes(receiver)) == 3)
+        hooks = f"{pushed.subject.name}:{VIEW}@hooks"
+        last = receiver.taken()[-1].id
+        receiver.until(lambda: client.hget(hooks, "hook:cursor") == str(last).encode())
+        assert client.hget(hooks, "hook:owner"), "the one who ended gave his own lease back, and not the next one's"
+    assert [after for _, after in changes(receiver)] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert broken(receiver.taken()) == []
+    assert len({post.id for post in receiver.posts}) == len(receiver.posts), "each came once"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_changes_after_now_comes_though_nobody_took_the_beginning(
+    pushed: Pushed, receiver: Receiver, batch: int
+) -> None:
+    """Until its first batch was taken, and after each promotion, every start began at what was newest then."""
+    pushed.file.write_text(pushed.file.read_text().replace("batch: 3", f"batch: {batch}, from: now"))
+    other = pushed.generation(2)
+    pushed.write(1, before={"n": 0})
+    pipeline, said = load(pushed.file), list[str]()
+    for version in (1, 2):
+        receiver.kill()
+        said.clear()
+        with sending(pushed, said):
+            if version == 2:
+                pushed.sink = other
+                pushed.write(1, before={"n": 0})
+                other.promote(VIEW, 1)
+            receiver.until(lambda: said)
+        pushed.write(version, a={"n": version})
+        with sending(pushed):
+            time.sleep(1)
+            pushed.write(version, b={"n": version})
+            receiver.start()
+            receiver.until(lambda version=version: len(changes(receiver)) == 2 * version)
+            receiver.until(lambda: push_report(pipeline)[0]["lag_entries"] == 0)
+    told = [(one.name, one.data.get("why") or one.data.get("key")) for one in receiver.taken()]
+    expected = [("reset", BEGUN), ("ready", None), ("change", "a"), ("change", "b")]
+    assert told[:4] == expected and told[-3:] == expected[1:]
+    assert told[-4] in (("reset", PROMOTED), ("reset", READ_ANEW))
+    assert folded(receiver.taken()) == {"a": {"n": 2}, "b": {"n": 2}}
+
+
+def test_who_has_slept_while_another_sent_and_ended_does_not_go_on_from_his_own_place(pushed: Pushed) -> None:
+    """His next word took the lease that was free again, and the place went back to where he had stood."""
+    sources = [pushed.source(), pushed.source()]
+    asleep, other = (source.hooks("hook", token, 0.05) for source, token in zip(sources, "ab", strict=True))
+    try:
+        assert asleep.hold(take=True) and asleep.hold()
+        assert not other.hold({"cursor": "5"}), "he never had it"
+        time.sleep(0.1)
+        assert asleep.hold(), "nobody else has had it"
+        time.sleep(0.1)
+        assert other.hold(take=True) and other.hold({"cursor": "5"})
+        other.release()
+        assert not asleep.hold() and not asleep.hold({"cursor": "3"})
+        assert asleep.hold(take=True) and asleep.kept()["cursor"] == "5"
+    finally:
+        for source in sources:
+            source.close()

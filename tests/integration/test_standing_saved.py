@@ -192,3 +192,34 @@ def test_who_was_silent_for_longer_than_the_lease_writes_nothing_over(
             assert eventually(lambda: stands(world).get("big", ("", None))[1] == {"term": {"n": 2}})
             awake.set()
             assert not eventually(lambda: stands(world)["big"][1] != {"term": {"n": 2}}, seconds=0.5)
+
+
+def test_another_column_waits_for_who_puts_what_the_former_one_has(
+    world: StandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He went on through his batch, and what the other column says was written over until the row changed again."""
+    from operations.standing.register import Following
+
+    asleep, awake = threading.Event(), threading.Event()
+    put = Following.put
+
+    def slow(self: Following, name: str, wanted: bytes) -> None:
+        if not asleep.is_set():
+            asleep.set()
+            awake.wait(60)
+        put(self, name, wanted)
+
+    monkeypatch.setattr(Following, "put", slow)
+    files = [world.pipeline]
+    names = [f"q{number}" for number in range(6)]
+    rows = {name: {"query": {"term": {"n": 1}}, "other": {"term": {"n": 2}}} for name in names}
+    world._write(SAVED, 1, rows)
+    with Webhooks(lambda: (files[-1], {"cache"}), print, sending_of):
+        assert asleep.wait(60)
+        world.file.write_text(world.file.read_text().replace("{view: saved}", "{view: saved, query: other}"))
+        files.append(world.pipeline)
+        wanted = {name: ("pending", {"term": {"n": 2}}) for name in names}
+        eventually(lambda: stands(world) == wanted, seconds=3)  # there was somebody who had put them all by now
+        awake.set()
+        assert eventually(lambda: stands(world) == wanted)
+        assert not eventually(lambda: stands(world) != wanted, seconds=3)

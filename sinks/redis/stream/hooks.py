@@ -2,8 +2,9 @@
 
 All of a view's webhooks share one hash, whose fields begin with a webhook's name: ``owner`` and ``until`` (who may
 send, and for how long), ``cursor`` (up to where all was taken), ``sending`` (the end of the batch that is under way: it
-is the same batch when somebody else sends it again) and what ``status`` shows. Only the owner writes, and each write
-makes its lease longer, by the server's own clock.
+is the same batch when somebody else sends it again), ``begins`` (of one without documents: from where on changes count,
+and why, until that was taken) and what ``status`` shows. Only the owner writes, and each write makes its lease longer,
+by the server's own clock.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from sinks.redis.names import Names
 KEEP_LETTERS = 256
 
 # KEYS: the hash, the stream of letters. ARGV: a webhook's name, token, milliseconds of lease, how many letters are
-# kept, how many fields follow, fields with values (empty: none), then the fields of a letter, if there is one.
-# Answers 0, and nothing is done, while somebody else holds the lease; else 1.
+# kept, whether a lease is taken that was another's last, how many fields follow, fields with values (empty: none), then
+# the fields of a letter, if there is one. Answers 0, and nothing is done, while somebody else holds the lease; else 1.
 _HOLD = b"""\
 local own = ARGV[1] .. ':'
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local held = redis.call('HMGET', KEYS[1], own .. 'owner', own .. 'until')
 if held[1] and held[1] ~= ARGV[2] and tonumber(held[2] or '0') > now then return 0 end
-local fields = tonumber(ARGV[5])
-if fields > 0 and held[1] ~= ARGV[2] then return 0 end
+local fields = tonumber(ARGV[6])
+if ARGV[5] == '0' and held[1] ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], own .. 'owner', ARGV[2], own .. 'until', string.format('%.0f', now + ARGV[3]))
 for n = 1, fields do
-  local field, value = own .. ARGV[4 + 2 * n], ARGV[5 + 2 * n]
+  local field, value = own .. ARGV[5 + 2 * n], ARGV[6 + 2 * n]
   if value == '' then redis.call('HDEL', KEYS[1], field) else redis.call('HSET', KEYS[1], field, value) end
 end
-if #ARGV > 5 + 2 * fields then
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'hook', ARGV[1], unpack(ARGV, 6 + 2 * fields))
+if #ARGV > 6 + 2 * fields then
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'hook', ARGV[1], unpack(ARGV, 7 + 2 * fields))
   redis.call('HINCRBY', KEYS[1], own .. 'letters', 1)
 end
 return 1
@@ -61,15 +62,22 @@ class Hooks:
     def __init__(self, client: Client, where: Names, name: str, token: str, lease_ms: int) -> None:
         self._client, self._where, self._name, self._token, self._lease = client, where, name, token, lease_ms
 
-    def hold(self, fields: Mapping[str, Any] | None = None, letter: Mapping[str, Any] | None = None) -> bool:
-        """Take the lease, or make it longer; with fields, write them too if it is still held.
+    def hold(
+        self,
+        fields: Mapping[str, Any] | None = None,
+        letter: Mapping[str, Any] | None = None,
+        *,
+        take: bool = False,
+    ) -> bool:
+        """Make the lease longer, and write fields in the same step.
 
         Args:
             fields: values by field; None removes one.
             letter: fields of a letter that is kept, and counted.
+            take: also where another has held it last, or nobody. Whoever takes it reads what is ``kept`` anew.
 
         Returns:
-            False when somebody else may send: nothing was written.
+            False when somebody else may send, or has sent meanwhile: nothing was written.
 
         Raises:
             redis.RedisError: the server went away; what was written is not known.
@@ -86,6 +94,7 @@ class Hooks:
                 self._token,
                 self._lease,
                 KEEP_LETTERS,
+                int(take),
                 len(said),
                 *flat,
             )

@@ -6,6 +6,7 @@ import json
 import socket
 from email.utils import formatdate
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import redis
@@ -17,6 +18,7 @@ from operations.check.webhooks import checked_webhooks
 from operations.metrics.pipelines import metrics
 from operations.push import events as told
 from operations.push.cursor import Cursor
+from operations.push.delivery import Sending
 from operations.push.envelope import BODY_BYTES, batch_of, cut
 from operations.push.events import Told
 from operations.push.health import Health, push_report, write_note
@@ -24,6 +26,7 @@ from operations.push.letters import WantedLetters, drop_refused, list_letters, s
 from operations.push.signing import signed
 from operations.push.source import Source
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
+from operations.push.webhooks import Webhooks
 from operations.push.writing import records
 from operations.state.pausing import pause, resume
 from sinks.redis.stream.hooks import Refused
@@ -230,3 +233,43 @@ def test_a_redis_that_goes_away_among_its_letters_is_told_in_words(
     done = {"list": list_letters, "send": send_letters, "drop": drop_refused}[verb]
     with pytest.raises(means, match="kept"):
         done(pipeline, WantedLetters())
+
+
+class Slow:
+    """A sender whose last POST takes until ``over``."""
+
+    all: ClassVar[list[Slow]] = []
+
+    def __init__(self, sending: Sending, _token: str, _say: object) -> None:
+        self.sending, self.health, self.asked, self.over = sending, Health(), False, False
+        self.all.append(self)
+
+    def start(self) -> None:
+        assert all(one.ended for one in self.all if one is not self), "two senders of one webhook"
+
+    def stop(self) -> None:
+        self.asked = True
+
+    @property
+    def ended(self) -> bool:
+        return self.asked and self.over
+
+
+def test_the_next_sender_of_a_webhook_begins_once_the_last_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operations.push.webhooks.Sender", Slow)
+    monkeypatch.setattr(Slow, "all", [])
+    one, other = (load(file_of(tmp_path, batch=batch)) for batch in (3, 4))
+    found = Webhooks(lambda: (one, {"kept"}), print)
+    for pipeline, sinks in ((one, {"kept"}), (other, {"kept"}), (one, set()), (one, {"kept"})):
+        found._follow(pipeline, sinks)
+    [first] = Slow.all
+    assert first.asked, "the file of before is back, and the thread has been told to end"
+    first.over = True
+    found._follow(one, {"kept"})
+    assert [sender.sending == first.sending for sender in Slow.all] == [True, True]
+    found._follow(other, {"kept"})
+    Slow.all[-1].over = True
+    found._follow(other, {"kept"})
+    assert [sender.sending.batch for sender in Slow.all] == [3, 3, 4]

@@ -19,6 +19,8 @@ from cdc.pipeline import Pipeline
 FLUSH_SECONDS = 30.0
 # A letter holds the record and its reason, so it may be a little larger than any record.
 MORE_BYTES = 65_536
+# What Kafka adds to a record and to the batch that it is in: about a hundred.
+WRAPPING_BYTES = 1_024
 # Header of a tombstone: see cdc/letters/book.py.
 THROUGH = "through"
 
@@ -53,7 +55,13 @@ def send(config: Mapping[str, Any], letters: Sequence[DeadLetter]) -> None:
     """
     if not config.get("values", True):
         letters = [letter.without_values() for letter in letters]
-    publish(config, [(letter.record_key(), letter.to_json(), None) for letter in letters])
+    publish(config, [_record(config, letter) for letter in letters])
+
+
+def _record(config: Mapping[str, Any], letter: DeadLetter) -> tuple[bytes, bytes, None]:
+    """A letter as it goes into the topic: one that the topic does not take would stop all that it is about."""
+    key = letter.record_key()
+    return key, letter.to_json(config["client"]["message.max.bytes"] - WRAPPING_BYTES - len(key)), None
 
 
 def clear(config: Mapping[str, Any], cleared: Mapping[bytes, int]) -> None:

@@ -1,8 +1,9 @@
 """The producer of dead letters while the brokers are away: it says nothing on the terminal, and whoever waits for it
-tries again."""
+tries again. And a letter that the topic takes, however large what it is about."""
 
 from __future__ import annotations
 
+import base64
 import socket
 import time
 from collections.abc import Iterator
@@ -121,3 +122,46 @@ def test_what_lasts_is_said_rather_than_what_passes(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KafkaError, match="uthorization failed") as error:
         letters.send(config("127.0.0.1:1"), [ONE, ONE, ONE])
     assert not error.value.transient and "write" in error.value.fix
+
+
+# -- as large as it may be ---------------------------------------------------------------------------------------------
+
+PARTS = {
+    "a joined document": orjson.dumps({"rows": ["x" * 100] * 3000}),
+    "quotes": orjson.dumps([""] * 60_000),
+    "signs that are escaped": b"\x01" * 80_000,
+    "escapes behind plain text": b"x" * 150_000 + b"\x01" * 20_000,
+    "escapes before plain text": b"\x01" * 20_000 + b"x" * 150_000,
+    "characters of three bytes": ("x" + "€" * 100_000).encode(),
+    "no text": b"\xff\x00" * 70_000,
+}
+
+
+@pytest.mark.parametrize("document", PARTS.values(), ids=PARTS)
+def test_a_letter_is_cut_to_what_the_topic_takes(document: bytes) -> None:
+    settings = mock()
+    letter = replace(ONE, reason="no\n" * 2000, document=document)
+    letters.send(settings, [letter])
+    key, value, _ = letters._record(settings, letter)
+    most = settings["client"]["message.max.bytes"]
+    assert most / 2 < len(key) + len(value) < most, "by little more than it must be"
+    kept = DeadLetter.from_json(value)
+    assert kept.document and document.startswith(kept.document) and kept.document_bytes == len(document)
+    told = orjson.loads(value)
+    assert len(told["document_sha256"]) == 64
+    assert ("document_base64" in told) == (document == PARTS["no text"])
+
+
+def test_what_fits_is_whole() -> None:
+    settings = config("127.0.0.1:1")
+    told = orjson.loads(letters._record(settings, replace(ONE, document=b"x" * 160_000))[1])
+    assert len(told["document"]) == 160_000 and not {"document_bytes", "document_sha256"} & told.keys()
+    told = orjson.loads(letters._record(settings, replace(ONE, document=b"\xff" * 120_000))[1])
+    assert len(base64.b64decode(told["document_base64"])) == 120_000 and "document_bytes" not in told
+
+
+@pytest.mark.parametrize("document", ["x" * 100, "€", "€€"])
+@pytest.mark.parametrize("most", [200, 600, 640])
+def test_where_there_is_no_room_the_document_is_left_out(document: str, most: int) -> None:
+    value = replace(ONE, key="k" * 300, document=document.encode()).to_json(most)
+    assert document.startswith(orjson.loads(value)["document"]) and len(value) < 700

@@ -19,8 +19,8 @@ from cdc.formats import LETTER, refuse_newer
 from cdc.keys import document_id
 from cdc.letters.words import bare
 
-# A letter must fit through the broker; the default limit of kafka.max_message_bytes is 10 MB. What is cut can be found
-# again by topic, partition and offset, and is told by its digest.
+# More of a document is of no use to whoever looks at a letter. What is cut can be found again by topic, partition and
+# offset, and is told by its digest.
 MAX_DOCUMENT_BYTES = 4 << 20
 MAX_REASON_CHARS = 4000
 
@@ -87,8 +87,13 @@ class DeadLetter:
         size = self.document_bytes if self.document is None else len(self.document)
         return replace(self, document=None, document_bytes=size, reason=bare(self.reason))
 
-    def to_json(self) -> bytes:
-        """As a JSON object. The document is a string (or base64 where it isn't UTF-8): it may not be valid JSON."""
+    def to_json(self, most: int | None = None) -> bytes:
+        """As a JSON object. The document is a string (or base64 where it isn't UTF-8): it may not be valid JSON.
+
+        Args:
+            most: bytes that the topic takes; of the document so much is left out that it is no more. A joined document
+                may be larger than any record, and base64 and escapes make each larger than it was.
+        """
         record: dict[str, Any] = {
             "format": LETTER,
             "sink": self.sink,
@@ -108,18 +113,28 @@ class DeadLetter:
         if self.document is None:
             size = {} if self.document_bytes is None else {"document_bytes": self.document_bytes}
             return orjson.dumps(record | {"document": None} | size)
-        document = self.document
-        if len(document) > MAX_DOCUMENT_BYTES:
-            record["document_bytes"] = len(document)
-            record["document_sha256"] = hashlib.sha256(document).hexdigest()
-            document = document[:MAX_DOCUMENT_BYTES]
-        elif self.document_bytes is not None:
+        if self.document_bytes is not None:
             record["document_bytes"] = self.document_bytes
+        keep = min(len(self.document), MAX_DOCUMENT_BYTES)
+        data = orjson.dumps(record | self._shown(keep))
+        while most is not None and len(data) > most and keep:
+            # By as much as it is too large; and a little more each time, as no byte of it need be as large as another.
+            takes = len(data) - len(orjson.dumps(record | self._shown(0)))
+            keep = keep * max(0, takes - (len(data) - most)) // max(1, takes) * 9 // 10
+            data = orjson.dumps(record | self._shown(keep))
+        return data
+
+    def _shown(self, keep: int) -> dict[str, Any]:
+        """The first bytes of the document, as text where all of it is text; what they are of, if they are not all."""
+        whole = self.document or b""
+        told: dict[str, Any] = {}
+        if keep < len(whole):
+            told = {"document_bytes": len(whole), "document_sha256": hashlib.sha256(whole).hexdigest()}
         try:
-            record["document"] = document.decode()
+            whole.decode()
         except UnicodeDecodeError:
-            record["document_base64"] = base64.b64encode(document).decode()
-        return orjson.dumps(record)
+            return told | {"document_base64": base64.b64encode(whole[:keep]).decode()}
+        return told | {"document": whole[:keep].decode(errors="ignore")}  # but for half a character at its end
 
     @classmethod
     def from_json(cls, data: bytes) -> DeadLetter:

@@ -36,6 +36,7 @@ TRANSIENT = {
     "_TRANSPORT",
     "_TIMED_OUT",
     "_TIMED_OUT_QUEUE",
+    "_MSG_TIMED_OUT",
     "_ALL_BROKERS_DOWN",
     "REQUEST_TIMED_OUT",
     "NOT_CONTROLLER",
@@ -45,6 +46,8 @@ TRANSIENT = {
     "UNKNOWN_LEADER_EPOCH",
     "BROKER_NOT_AVAILABLE",
     "COORDINATOR_NOT_AVAILABLE",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
 }
 
 
@@ -277,5 +280,7 @@ def _remedy(name: str) -> str:
     if name == "INVALID_REPLICATION_FACTOR":
         return "set kafka.replication_factor to at most the number of brokers"
     if name.endswith("AUTHORIZATION_FAILED"):
-        return "give the client of kafka.options the right to describe, create and alter the pipeline's topics"
+        return "give the client of kafka.options the right to describe, create, alter and write the pipeline's topics"
+    if name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+        return "run `headwater apply FILE`, which makes the pipeline's topics"
     return "correct what the message names"

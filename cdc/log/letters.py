@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
+from confluent_kafka import KafkaError as CoreError
 from confluent_kafka import KafkaException, Producer
 
-from cdc.errors import KafkaError
+from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.letters.deadletter import DeadLetter
+from cdc.log.client import translate
 from cdc.pipeline import Pipeline
 
 # A batch waits for its letters; past this the task fails and the batch is replayed, so that no letter is lost.
 FLUSH_SECONDS = 30.0
 # A letter holds the record and its reason, so it may be a little larger than any record.
 MORE_BYTES = 65_536
+# What Kafka adds to a record and to the batch that it is in: about a hundred.
+WRAPPING_BYTES = 1_024
 # Header of a tombstone: see cdc/letters/book.py.
 THROUGH = "through"
 
@@ -46,11 +50,18 @@ def send(config: Mapping[str, Any], letters: Sequence[DeadLetter]) -> None:
         letters: what to publish; none is a no-op that opens no connection.
 
     Raises:
-        KafkaError: not all letters were acknowledged in time; the batch must not commit.
+        KafkaError: they were refused; the batch must not commit.
+        KafkaUnavailable: not all were acknowledged in time (transient); the same.
     """
     if not config.get("values", True):
         letters = [letter.without_values() for letter in letters]
-    publish(config, [(letter.record_key(), letter.to_json(), None) for letter in letters])
+    publish(config, [_record(config, letter) for letter in letters])
+
+
+def _record(config: Mapping[str, Any], letter: DeadLetter) -> tuple[bytes, bytes, None]:
+    """A letter as it goes into the topic: one that the topic does not take would stop all that it is about."""
+    key = letter.record_key()
+    return key, letter.to_json(config["client"]["message.max.bytes"] - WRAPPING_BYTES - len(key)), None
 
 
 def clear(config: Mapping[str, Any], cleared: Mapping[bytes, int]) -> None:
@@ -61,7 +72,7 @@ def clear(config: Mapping[str, Any], cleared: Mapping[bytes, int]) -> None:
         cleared: record key -> the letter's offset in the topic; one that has come since stands.
 
     Raises:
-        KafkaError: not all were acknowledged in time; those that were not still stand.
+        KafkaError, KafkaUnavailable: as ``send``; those that were not acknowledged still stand.
     """
     publish(config, [(key, None, through) for key, through in cleared.items()])
 
@@ -70,27 +81,60 @@ def publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | No
     """Write records (key, value, what a tombstone means) to the letters' topic and wait until the brokers have all.
 
     Raises:
-        KafkaError: as ``send``.
+        KafkaError, KafkaUnavailable: as ``send``.
     """
     if not records:
         return
-    producer = _producer(orjson.dumps(dict(config["client"]), option=orjson.OPT_SORT_KEYS))
-    failed: list[str] = []
+    try:
+        _publish(config, records)
+    except KafkaError:
+        # What it still holds is written again by whoever tries again, with another one: in this one it would pile up
+        # for as long as the brokers are away; and one that they have shut out stays so.
+        _producer.cache_clear()
+        raise
 
-    def delivered(error: Any, _message: Any) -> None:
+
+def _publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | None, int | None]]) -> None:
+    producer = _producer(orjson.dumps(dict(config["client"]), option=orjson.OPT_SORT_KEYS))
+    failed: list[CoreError] = []
+
+    def delivered(error: CoreError | None, _message: Any) -> None:
         if error is not None:
-            failed.append(str(error))
+            failed.append(error)
 
     try:
         for key, value, through in records:
             headers: list[tuple[str, str | bytes | None]] = [] if through is None else [(THROUGH, str(through))]
-            producer.produce(config["topic"], key=key, value=value, on_delivery=delivered, headers=headers)
+            produce = partial(
+                producer.produce, config["topic"], key=key, value=value, on_delivery=delivered, headers=headers
+            )
+            try:
+                produce()
+            except BufferError:  # they are more than it holds at a time
+                producer.flush(FLUSH_SECONDS)
+                produce()
             producer.poll(0)
         unsent = producer.flush(FLUSH_SECONDS)
-    except (BufferError, KafkaException) as error:
-        raise KafkaError(f"dead letters could not be written to {config['topic']}: {error}") from error
-    if unsent or failed:
-        raise KafkaError(
-            f"{unsent + len(failed)} dead letters were not acknowledged by {config['topic']}: {failed[:1]}",
-            means="the batch is not committed and will be tried again",
-        )
+    except BufferError as error:
+        raise _unanswered(config, len(producer)) from error
+    except KafkaException as error:
+        raise _told(config, error.args[0]) from error
+    if failed:
+        # What lasts is said rather than what passes by itself.
+        raise min((_told(config, one) for one in failed), key=lambda told: told.transient)
+    if unsent:
+        raise _unanswered(config, unsent)
+
+
+def _told(config: Mapping[str, Any], error: CoreError) -> KafkaError:
+    """Why letters were not taken, transient or not."""
+    what = f"dead letters could not be written to {config['topic']}"
+    return translate(what, KafkaException(error), config["client"]["bootstrap.servers"])
+
+
+def _unanswered(config: Mapping[str, Any], count: int) -> KafkaUnavailable:
+    return KafkaUnavailable(
+        f"{count} dead letters were not acknowledged by {config['topic']} in {FLUSH_SECONDS:.0f} s",
+        means="the batch is not committed and will be tried again",
+        fix="start the brokers, or correct kafka.bootstrap and kafka.options",
+    )

@@ -25,11 +25,12 @@ def command(file: Path, sink: str, why: str | None, as_json: bool) -> None:
     """Write nothing more to SINK until `headwater resume`; the other sinks go on.
 
     A `headwater run` that is alive stops the sink's flows within a second or two, and this command returns when it has
-    let go: from then on the sink's server may be stopped, moved or restored. A `run` that is started meanwhile leaves
-    the sink alone too. `status` says `paused`. Nothing is lost: the log keeps every change, deletes for
-    kafka.tombstone_retention_hours. Until then `rebuild`, `promote`, `rollback`, `retire`, `verify --repair`,
-    `letters replay` and `run --until-caught-up` refuse the sink by name; of those that are under way none begins
-    another view, or page of keys.
+    let go: from then on the sink's server may be stopped, or moved with all that it holds. A `run` that is started
+    meanwhile leaves the sink alone too. `status` says `paused`. Nothing is lost: the log keeps every change, deletes
+    for kafka.tombstone_retention_hours. An older copy (a snapshot from before the pause) is another thing: what was
+    applied after it was made is not applied again, and the sink needs `rebuild --auto`. Until it is resumed `rebuild`,
+    `promote`, `rollback`, `retire`, `verify --repair`, `letters replay` and `run --until-caught-up` refuse the sink by
+    name; of those that are under way none begins another view, or page of keys.
 
     Exit code 0: nothing is written to it from now on (also if it was paused before); 1: an error, or a process that has
     not let go within a minute.

@@ -1,11 +1,14 @@
 """Whether a generation is still the one that its state folder knows: somebody else may have gone on with the sink.
 
 A state folder may be copied to another machine, be lost, or be put back from an older copy; then what stands in it is
-no longer what was done. Two things tell, and both are in the target:
+no longer what was done. And what stands in the target is no longer what was written to it after that was put back from
+an older copy. Two things tell, and both are in the target:
 
 - *The newest lease token that has claimed it.* Every flow notes its own before it claims. A newer one was another
   process's, with a state folder of its own: of `run` on another machine, or of this folder after the copy was made.
   Without this two machines whose services start `run` again and again would take the sink from each other for ever.
+  An older one is that of a copy from before (a snapshot of a search server), which lacks what was applied since: the
+  flow goes on behind that. Once it has claimed, each flow notes that too, because only then there is no older one.
 - *The generation that readers see.* A register from before a promotion would have another one kept up to date, and
   `status` would call that well, while what readers see stands still.
 
@@ -15,10 +18,12 @@ Docs: docs/runbooks.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from cdc.errors import Fenced, StateError
+from cdc.errors import DiskFull, Fenced, SinkRefused, StateError
 from cdc.pipeline import Pipeline
 from operations.opened import Opened
 from operations.state.folder import registers_of
@@ -29,7 +34,9 @@ from spark.disk.files import write_atomic
 from spark.disk.promotion import Promotion
 from spark.disk.register import Register, Stage
 from spark.disk.state import CLAIM, rebuild_command
-from spark.flow import Flow
+from spark.flow import Flow, has_set_up
+
+_log = logging.getLogger(__name__)
 
 # A promotion may move readers between two looks; one moves them within milliseconds, and not twice in a second.
 LOOKS = 2
@@ -40,14 +47,17 @@ def refuse_elsewhere(build: Opened, flow: Flow) -> None:
 
     Raises:
         Fenced: another state folder's process has claimed one since (terminal).
+        SinkRefused: one was put back from an older copy (terminal).
         StateError: readers see a generation that they should not see, as far as is known here (terminal).
         SinkUnavailable: its server does not answer (transient).
     """
-    views, noted = list(flow.spec.views), noted_claim(flow.folder)
+    views, noted, made = list(flow.spec.views), noted_claim(flow.folder), made_claims(flow.folder)
     opened = open_target(plain_config(build.pipeline, build.sink, build.number, views))
     try:
         for view in views:
             refuse_claimed(flow, view, opened.claimed(view), noted, build.token)
+            if has_set_up(flow.folder):  # who has not made it ready yet has written nothing that could lack
+                refuse_put_back(flow, view, _oldest_claim(opened, view), made.get(view))
             _refuse_unseen(build, opened, view, new=flow.is_new)
     finally:
         opened.close()
@@ -119,22 +129,78 @@ def refuse_claimed(flow: Flow, view: str, claimed: int | None, noted: int | None
     )
 
 
-def noted_claim(folder: Path) -> int | None:
-    """The token with which a process of this folder has claimed a flow's targets last; None if none was noted."""
+def _oldest_claim(opened: Target, view: str) -> int | None:
+    """The token that all of a target shows; None of one that may lose its newest writes by itself, or does not tell."""
+    oldest: Callable[[str], int | None] | None = getattr(opened, "oldest_claim", None)
+    return None if oldest is None else oldest(view)
+
+
+def refuse_put_back(flow: Flow, view: str, shown: int | None, made: int | None) -> None:
+    """Refuse a target that shows an older claim than the one that was made last. Pure.
+
+    Args:
+        flow: that is to start, and has written to it.
+        view: whose target it is.
+        shown: the token that all of it shows; None if none does.
+        made: with which the flow has claimed it last; None if that was not noted.
+
+    Raises:
+        SinkRefused: (terminal).
+    """
+    if shown is None or made is None or shown >= made:
+        return
+    raise SinkRefused(
+        f"sink {flow.spec.sink}: the target of {view} was put back from an older copy: it was claimed last with lease"
+        f" token {shown}, and {flow.title} has written to it with token {made}",
+        means="it lacks what was applied after that copy was made, and the flow is behind that in the log; nothing was"
+        " written",
+        fix=rebuild_command(flow.spec.sink),
+    )
+
+
+def _note(folder: Path) -> Mapping[str, Any]:
     try:
-        return int(json.loads((folder / CLAIM).read_text())["token"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+        note = json.loads((folder / CLAIM).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def noted_claim(folder: Path) -> int | None:
+    """The token with which a process of this folder has claimed a flow's targets last, or was about to; None if none
+    was noted."""
+    token = _note(folder).get("token")
+    return token if isinstance(token, int) else None
 
 
 def note_claim(folder: Path, token: int) -> None:
     """Note the token with which this process is about to claim a flow's targets."""
-    if noted_claim(folder) != token:
-        write_atomic(folder / CLAIM, json.dumps({"token": token}))
+    note = _note(folder)
+    if note.get("token") != token:
+        write_atomic(folder / CLAIM, json.dumps({**note, "token": token}))
+
+
+def made_claims(folder: Path) -> Mapping[str, int]:
+    """View -> the token with which it was claimed last; of a process that was killed just then, that of before."""
+    made = _note(folder).get("made")
+    return {view: token for view, token in made.items() if isinstance(token, int)} if isinstance(made, dict) else {}
+
+
+def note_made(flow: Flow, token: int) -> None:
+    """Note that a flow has claimed its targets. What can't be noted does not stop it: less will be seen later."""
+    made = dict.fromkeys(flow.spec.views, token)
+    if made_claims(flow.folder) == made:
+        return
+    try:
+        write_atomic(flow.folder / CLAIM, json.dumps({**_note(flow.folder), "made": made}))
+    except (OSError, DiskFull) as error:
+        _log.debug("that the targets were claimed is not noted: %s", error, extra=flow.about)
 
 
 def take_over(pipeline: Pipeline, only: Sequence[str]) -> None:
     """Forget what was claimed: whoever starts next takes the sinks over, from wherever this folder is.
+
+    Not that it was: a target that was put back from an older copy lacks as much whoever goes on with it.
 
     Args:
         pipeline: the loaded file.
@@ -144,4 +210,8 @@ def take_over(pipeline: Pipeline, only: Sequence[str]) -> None:
         for number in register.written():
             generation = register.generation(number)
             for name in generation.flows():
-                (generation.flow_folder(name) / CLAIM).unlink(missing_ok=True)
+                folder = generation.flow_folder(name)
+                if made := made_claims(folder):
+                    write_atomic(folder / CLAIM, json.dumps({"made": made}))
+                else:
+                    (folder / CLAIM).unlink(missing_ok=True)

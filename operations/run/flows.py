@@ -19,7 +19,7 @@ from cdc.resolve.views import in_tables, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
-from operations.generations.elsewhere import refuse_elsewhere
+from operations.generations.elsewhere import note_made, refuse_elsewhere
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
 from operations.run.fits import fits_of, read_since
@@ -203,11 +203,14 @@ def _in_table(build: Opened, keeps: Callable[..., Query], spark: SparkSession, f
 
 
 def _ours(build: Opened, start: Start) -> Start:
-    """Look at each start of a flow whether its generation is still what the state folder says, before it is claimed."""
+    """Look at each start of a flow whether its generation is still what the state folder says, before it is claimed;
+    and note once it was."""
 
     def look_and_start(spark: SparkSession, flow: Flow) -> Query:
         refuse_elsewhere(build, flow)
-        return start(spark, flow)
+        query = start(spark, flow)
+        note_made(flow, build.token)
+        return query
 
     return look_and_start
 

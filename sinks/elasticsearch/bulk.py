@@ -125,7 +125,8 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
         raise SinkRefused(
             f"the index to write to is gone or closed: {reason}",
             means="someone deleted or closed it while the sink was running; nothing is written to an unmapped index",
-            fix="restore or reopen it, or rebuild this sink from the start of the log",
+            fix="reopen it if it was closed; else `headwater rebuild FILE SINK --auto`: what came after a snapshot was"
+            " made is not in it, and is not read again",
         )
     if kind in ("security_exception",):
         raise SinkRefused(f"no right to write: {reason}", fix="give this sink's user the index privilege 'write'")

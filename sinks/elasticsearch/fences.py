@@ -169,5 +169,5 @@ def missing(who: str, target: Target) -> SinkRefused:
     return SinkRefused(
         f"{who}: the index {target.fences} is gone",
         means="it remembers which documents were deleted; without it a replay could bring them back",
-        fix="restore it, or rebuild this sink from the start of the log",
+        fix="`headwater rebuild FILE SINK --auto`: the deletes after a snapshot was made are not in it",
     )

@@ -36,6 +36,19 @@ class Lease:
         tokens = [token for aliases in self._held(target).values() for token in aliases.values()]
         return max((token for token in tokens if token != _UNNUMBERED), default=None)
 
+    def oldest(self, target: Target) -> int | None:
+        """The token of that one of the two indices that was claimed the longest ago; None as of ``newest``.
+
+        Both are claimed in one call: only one that was put back from a snapshot shows an older token than before.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate.
+        """
+        held = (
+            {token for token in aliases.values() if token != _UNNUMBERED} for aliases in self._held(target).values()
+        )
+        return min((max(tokens) for tokens in held if tokens), default=None)
+
     def check(self, target: Target) -> None:
         """Refuse to go on when somebody newer has claimed the target.
 

@@ -70,7 +70,18 @@ class Filled(Protocol):
         ...
 
 
-def prepare(flow: Flow, sink: Filled, store: RedisRowStore, *, there: bool) -> None:
+def void(flow: Flow) -> None:
+    """Note that what was made so far is gone: whoever prepares the fill begins it anew.
+
+    To be called before the target is made anew, or a start that fails in between would leave an empty target in which
+    the next one sees nothing missing.
+    """
+    state = load(flow)
+    if state is not None:
+        _save(flow, replace(state, server=""))
+
+
+def prepare(flow: Flow, sink: Filled, store: RedisRowStore) -> None:
     """Begin a flow's fill, or see to it that it can go on; it is begun anew when rows or documents may have been lost
     meanwhile.
 
@@ -78,7 +89,6 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore, *, there: bool) -> N
         flow: one that is not live.
         sink: its sink, made ready.
         store: its row store, made ready.
-        there: whether the target was there before it was made ready: an empty new one lacks the documents made so far.
 
     Raises:
         StateError: a new flow finds its target filled, or one that has run has lost its state (terminal).
@@ -88,7 +98,7 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore, *, there: bool) -> N
     # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
     young = state is not None and time.time() - (state.begun or state.at) < flow.reading.tombstone_seconds
     same = state is not None and still_runs(state.server, server) and store.noted().identity == state.attempt
-    if state is not None and there and young and same:
+    if state is not None and young and same:
         store.adopt(state.attempt)
         _save(flow, replace(state, server=server))
         return

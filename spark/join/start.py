@@ -11,7 +11,7 @@ from sinks.rowstore.contract import RowStore
 from spark.disk.checkpoint import committed_offsets
 from spark.flow import Flow
 from spark.join import health
-from spark.join.fill import load, prepare
+from spark.join.fill import load, prepare, void
 from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
 from spark.join.tables import Open
@@ -41,12 +41,13 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
     sink, store = table or open_sink(dict(flow.spec.sink_config)), open_store(flow.spec, START_SECONDS)
     try:
         store.setup()
-        there = sink.there(view_of(flow.spec).name)  # asked before it is made ready, which makes it anew
-        if live and not there:
-            flow.refuse_gone(view_of(flow.spec).name)
+        if not sink.there(view_of(flow.spec).name):  # asked before it is made ready, which makes it anew
+            if live:
+                flow.refuse_gone(view_of(flow.spec).name)
+            void(flow)
         sink.setup()
         if not live:
-            prepare(flow, sink, store, there=there)
+            prepare(flow, sink, store)
         layout = view_of(flow.spec).layout
         health.check_layout(layout, flow)
         epoch = take_over(store, flow) if live else 0

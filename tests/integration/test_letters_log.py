@@ -108,6 +108,24 @@ def test_values_are_kept_out_of_the_topic(pipeline: Pipeline, subject: Subject) 
     assert kept.document_bytes == len(orjson.dumps({"n": secret}))
 
 
+def test_a_letter_of_more_than_the_topic_takes_is_cut(pipeline: Pipeline) -> None:
+    """A broker counts what it gets: of what can't be compressed, all of it, and what stands around it."""
+    text = TEXT.format(name=f"{pipeline.name}s", kafka=pipeline.kafka.bootstrap, values="true")
+    small = loads(text.replace("kafka: {", "kafka: {max_message_bytes: 100000, "), "p.yaml")
+    kafka, documents = Kafka(small), {"a": secrets.token_bytes(500_000), "b": secrets.token_hex(200_000).encode()}
+    kafka.create(dead_letter_topic(small))
+    try:
+        send(letters_config(small), [letter(key, document=document) for key, document in documents.items()])
+        log = LetterLog(small)
+        for _, logged in log.follow():
+            whole, document = log.whole(logged.at), documents[logged.letter.key]
+            assert whole is not None and whole.document and document.startswith(whole.document)
+            assert whole.document_bytes == len(document) and len(whole.document) > 50_000
+        assert keys(log).keys() == documents.keys()
+    finally:
+        kafka.delete([small.dead_letter_topic])
+
+
 def test_letters_of_what_is_gone_are_forgotten(pipeline: Pipeline) -> None:
     other = letter("a", sink="other")
     send(letters_config(pipeline), [letter("a"), letter("b"), letter("c", generation=2), letter("d", table="t"), other])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elasticsearch import Elasticsearch
 
 from tests.support.scenario import Scenario
 from tests.support.servers import servers
@@ -79,3 +80,20 @@ def test_run_stays_when_all_that_it_has_is_paused(shop: Scenario) -> None:
     shop.run("resume", "search")
     shop.wait(lambda now: _state(now, "search") == "running")
     assert {_state(shop.status(), sink) for sink in ("cache", "warehouse")} == {"paused"}
+
+
+def test_an_index_that_was_put_back_from_a_snapshot_is_refused(shop: Scenario) -> None:
+    """Its alias tells: what a snapshot of before has. What lies between that and the pause is read by nobody again."""
+    alias = shop.view("product")
+    shop.run("pause", "search")
+    with Elasticsearch(shop.stack.endpoints.elasticsearch_url, request_timeout=60) as client:
+        [index] = client.indices.get_alias(name=alias).body
+        [writer] = [name for name in client.indices.get_alias(index=index).body[index]["aliases"] if name != alias]
+        stem, _, token = writer.rpartition("_w")
+        older = {"index": index, "alias": f"{stem}_w{int(token) - 1000}", "is_hidden": True}
+        client.indices.update_aliases(actions=[{"remove": {"index": index, "alias": writer}}, {"add": older}])
+    shop.run("resume", "search")
+    report = shop.wait(lambda now: _state(now, "search") == "failed")
+    told = [str(flow["last_error"]) for one in report["sinks"] if one["sink"] == "search" for flow in one["flows"]]
+    assert any(f"the target of {alias} was put back from an older copy" in error for error in told), told
+    assert _state(shop.status(), "cache") == "running"

@@ -13,7 +13,7 @@ from operations.freshness.answering import Answering
 from sinks.contract import WRITTEN, Item
 from sinks.elasticsearch import ElasticsearchSink
 from tests.support.sampling import in_turn
-from tests.support.sinks import SEARCH, VIEW, Subject, doc, held, items
+from tests.support.sinks import SEARCH, VIEW, Subject, doc, held, items, opened
 from tests.support.watched import NOWHERE, ROOT
 
 pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", in_turn(*SEARCH), indirect=True)]
@@ -34,6 +34,19 @@ def test_a_takeover_replaces_the_write_aliases_of_documents_and_fences(subject: 
         "_g1": {"", "_g1_w1795236777"},
         "_g1_fences": {"_g1_fences_w1795236777"},
     }
+
+
+def test_an_index_that_was_put_back_shows_the_claim_of_then(subject: Subject, client: Elasticsearch) -> None:
+    """A snapshot has an index's aliases: the documents' alone, or the fences' too."""
+    sink = opened(subject, token=5)
+    assert sink.oldest_claim(VIEW) is None
+    sink.setup()
+    subject.open(token=9).setup()
+    assert sink.oldest_claim(VIEW) == sink.claimed(VIEW) == 9
+    for index, newest in ((f"{subject.name}_g1", 9), (f"{subject.name}_g1_fences", 5)):
+        now, then = ({"index": index, "alias": f"{index}_w{token}"} for token in (9, 5))
+        client.indices.update_aliases(actions=[{"remove": now}, {"add": {**then, "is_hidden": True}}])
+        assert (sink.oldest_claim(VIEW), sink.claimed(VIEW)) == (5, newest)
 
 
 def test_indices_of_an_earlier_version_are_taken_over(subject: Subject, client: Elasticsearch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,22 +11,29 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.errors import Fenced, SinkUnavailable, StateError
+from cdc.errors import DiskFull, Fenced, SinkRefused, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline, loads
+from operations.generations import elsewhere
 from operations.generations import found as module
 from operations.generations.elsewhere import (
     is_strange,
+    made_claims,
     note_claim,
     noted_claim,
     refuse_claimed,
     refuse_elsewhere,
+    refuse_put_back,
     take_over,
 )
 from operations.generations.found import Found, adopt, judge
 from operations.generations.promote import promote
+from operations.opened import Opened
+from operations.run.flows import _ours
 from operations.state.folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Registered, Stage
+from spark.flow import Flow, Reading
+from spark.reading.spec import FlowSpec
 
 FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
 TEXT = """\
@@ -94,8 +102,133 @@ def test_claims_are_noted_and_forgotten(tmp_path: Path) -> None:
     take_over(pipeline, [])
     assert noted_claim(folder) is None
     note_claim(folder, 8)
-    (folder / "claim.json").write_text("{")
-    assert noted_claim(folder) is None
+    for broken in ("{", "[]", '{"token": null, "made": {"order": "x"}}'):
+        (folder / "claim.json").write_text(broken)
+        assert noted_claim(folder) is None and not made_claims(folder)
+
+
+# -- a target that was put back ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "made", "refused"),
+    [
+        (None, None, False),
+        (None, 20, False),  # its alias was removed by hand: nothing of what was written is gone
+        (20, None, False),  # a folder from before this was noted
+        (20, 20, False),
+        (30, 20, False),  # another has claimed it since, or this one, which was killed before it could note that
+        (10, 20, True),
+    ],
+)
+def test_a_target_that_shows_an_older_claim(shown: int | None, made: int | None, refused: bool) -> None:
+    flow = cast(Any, SimpleNamespace(spec=FLOW.spec, title="search/main"))
+    if not refused:
+        refuse_put_back(flow, "order", shown, made)
+        return
+    with pytest.raises(SinkRefused, match=r"put back from an older copy.* token 10.* token 20") as error:
+        refuse_put_back(flow, "order", shown, made)
+    assert "rebuild FILE search --auto" in error.value.fix
+
+
+class Index:
+    """What a search server shows of one view: the token that each of two indices was claimed with last."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+
+    def claimed(self, _view: str) -> int | None:
+        return max(self.tokens, default=None)
+
+    def oldest_claim(self, _view: str) -> int | None:
+        return min(self.tokens, default=None)
+
+    def living(self, _view: str) -> int | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Index, Flow, Callable[..., None]]:
+    """An index, its flow, and how a process with a token starts that."""
+    pipeline, index = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {}), Index()
+    generation = register_of(pipeline, "cache").generation(1)
+    monkeypatch.setattr(elsewhere, "open_target", lambda _config: index)
+    spec = FlowSpec("cache", cast(Any, {"order": None}), {}, {}, {}, {})
+    flow = Flow("main", spec, Reading("", {}, None), generation.flow_folder("main"))
+
+    def start(token: int, *, killed: str = "") -> None:
+        build = Opened(pipeline, generation, [], token)
+
+        def claim(_spark: Any, _flow: Flow) -> Any:
+            if killed != "before":
+                index.tokens = [token, token]
+            if killed:
+                raise Killed
+            (flow.checkpoint).mkdir(parents=True, exist_ok=True)
+            (flow.checkpoint / "metadata").write_text("{}")
+
+        with pytest.raises(Killed) if killed else nullcontext():
+            _ours(build, claim)(cast(Any, None), flow)
+
+    return index, flow, start
+
+
+@pytest.mark.parametrize("back", [[10, 10], [10, 20], [20, 10]], ids=["both", "the documents'", "the fences'"])
+def test_an_index_that_was_put_back_is_refused(starts: Any, back: list[int]) -> None:
+    index, flow, start = starts
+    start(10)
+    start(20)
+    start(20)  # the same process, after its flow has failed
+    index.tokens = back
+    for token in (20, 30):
+        with pytest.raises(SinkRefused, match=r"put back .* token 10, and cache/main .* token 20"):
+            start(token)
+    take_over(loads(TEXT.replace("STATE", str(flow.folder.parents[3])), "shop.yaml", {}), [])
+    assert noted_claim(flow.folder) is None
+    with pytest.raises(SinkRefused, match="put back"):
+        start(40)
+    index.tokens = [20, 20]
+    start(40)
+    assert index.tokens == [40, 40]
+
+
+@pytest.mark.parametrize("killed", ["before", "after"])
+def test_who_is_killed_as_it_claims_an_index_makes_it_no_older_one(starts: Any, killed: str) -> None:
+    index, _, start = starts
+    start(10)
+    start(20, killed=killed)
+    start(30)
+    index.tokens = [20, 20]
+    with pytest.raises(SinkRefused, match="put back"):
+        start(40)
+
+
+def test_what_was_never_filled_lacks_nothing(starts: Any) -> None:
+    index, flow, start = starts
+    start(10)
+    shutil.rmtree(flow.checkpoint)
+    index.tokens = [5, 5]
+    start(20)
+
+
+def test_a_claim_that_can_t_be_noted_stops_no_flow(starts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, _, start = starts
+    start(10)
+
+    def full(_path: Path, text: str) -> None:
+        if "20}}" in text:
+            raise DiskFull("full")
+
+    monkeypatch.setattr(elsewhere, "write_atomic", full)
+    start(20)
+    assert index.tokens == [20, 20]
 
 
 # -- the register ------------------------------------------------------------------------------------------------------

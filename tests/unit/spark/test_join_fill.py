@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import SinkUnavailable, StateError
+from cdc.errors import KafkaUnavailable, SinkUnavailable, StateError
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.view import View
@@ -21,7 +21,7 @@ from sinks.contract import Held
 from sinks.rowstore.memory.store import MemoryStore
 from spark.behind import Behind
 from spark.flow import Flow, Reading
-from spark.join import fill, health, query
+from spark.join import fill, health, query, start
 from spark.join.slices import FillState, Slice
 from spark.reading.computed import FAILED, WHERE
 from spark.reading.spec import FlowSpec
@@ -104,12 +104,23 @@ class Store(MemoryStore):
         self.dropped += 1
         return super().empty()
 
+    def close(self) -> None:
+        """Nothing."""
+
 
 class Target:
     """A sink as far as a fill's beginning goes."""
 
     def __init__(self, *held: str) -> None:
         self.held, self.calls = list(held), list[str]()
+        self.is_there = False
+
+    def there(self, _view: str) -> bool:
+        """Whether it was made ready, and not lost since."""
+        return self.is_there
+
+    def close(self) -> None:
+        """Nothing."""
 
     def scan(self, _view: str) -> Iterator[Held]:
         """What the test put there."""
@@ -119,10 +130,12 @@ class Target:
         """Hold nothing any more."""
         self.calls.append("empty")
         self.held.clear()
+        self.is_there = False
 
     def setup(self) -> None:
         """Note it."""
         self.calls.append("setup")
+        self.is_there = True
 
 
 @pytest.fixture
@@ -146,8 +159,8 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
     return Flow("v", spec, Reading("", cast(Any, {}), None), tmp_path)
 
 
-def prepare(flow: Flow, target: Target, store: Store, *, there: bool = True) -> FillState:
-    fill.prepare(flow, cast(Any, target), cast(Any, store), there=there)
+def prepare(flow: Flow, target: Target, store: Store) -> FillState:
+    fill.prepare(flow, cast(Any, target), cast(Any, store))
     found = fill.load(flow)
     assert found is not None
     return found
@@ -165,16 +178,46 @@ def test_a_fill_goes_on_where_it_was(flow: Flow) -> None:
     assert (target.calls, store.dropped) == ([], 1)
 
 
-def test_a_fill_whose_target_was_lost_begins_anew(flow: Flow) -> None:
-    """An index that was deleted, a cache that came back empty: what is made ready for it lacks the documents so far."""
+@pytest.mark.parametrize("cut", ["", "made ready", "bounds of the log"])
+def test_a_fill_whose_target_was_lost_begins_anew(flow: Flow, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    """An index that was deleted, a cache that came back empty: what is made ready for it lacks the documents so far.
+    Also where the start that has seen it was ``cut``, and the next one finds an empty target."""
     target, store = Target(), Store()
-    first = prepare(flow, target, store, there=False)  # a new flow's target is not there yet
+
+    def begin() -> FillState:
+        monkeypatch.setattr(start, "open_sink", lambda _config: target)
+        monkeypatch.setattr(start, "open_store", lambda *_: store)
+        monkeypatch.setattr(start, "JoinedQuery", lambda *_: None)
+        start.start_joined(cast(Any, None), flow)
+        found = fill.load(flow)
+        assert found is not None
+        return found
+
+    first = begin()
     piece = first.next(10)
     assert piece is not None
     fill._save(flow, first.after(piece, time.time()))
-    again = prepare(flow, target, store, there=False)
+    target.calls.clear()
+    target.held.append("1")
+    assert begin().rows == piece.ends, "it goes on"
+
+    target.held.clear()
+    target.is_there = False
+    setup = target.setup
+
+    def die(*_: Any) -> Any:
+        setup()
+        raise KafkaUnavailable("away")
+
+    if cut:
+        with monkeypatch.context() as once, pytest.raises(KafkaUnavailable):
+            where: tuple[object, str] = (target, "setup") if cut == "made ready" else (fill, "_begin")
+            once.setattr(*where, die)
+            begin()
+        assert target.is_there and not target.held
+    again = begin()
     assert (again.rows, again.slices) == ({}, 1) and again.attempt != first.attempt
-    assert target.calls == ["empty", "setup"]
+    assert target.calls[-2:] == ["empty", "setup"]
 
 
 def test_a_new_flow_refuses_a_target_that_holds_something(flow: Flow) -> None:

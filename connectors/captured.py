@@ -24,7 +24,7 @@ from psycopg import sql
 from connectors.actions import Action, statements
 from connectors.database.lost import note_missing
 from connectors.database.number import check_number
-from connectors.database.sightings import Sighting, look
+from connectors.database.sightings import Sighting, files_of, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
 from connectors.topic_begins import TOPIC, Begins
@@ -209,6 +209,8 @@ def _note(
             note_missing(servers.setup, names)
         # Looked at after the publication has it: its row there is a part of what is remembered.
         now = look(servers.setup, publication, [table]).by_name.get(table)
+        if now is not None and state == "initial":  # before there is a slot: see connectors/rewritten.py
+            now = replace(now, files=files_of(servers.setup, [table]).get(table, ""))
         identity = None if now is None else json.dumps(now.to_dict())
         with explained(f"noting the capture of {table}"):
             servers.setup.execute(upsert, [table, state, sweep, identity, kept, begins.of(servers, table)])

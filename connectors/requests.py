@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
 from connectors.actions import Action
 from connectors.actual import Actual
-from connectors.captured import Captured, mark
+from connectors.captured import Captured, mark, want_again
 from connectors.changed import complete
 from connectors.connector import RunningConnector, wait_ready
 from connectors.cut_snapshot import sweep
+from connectors.rewritten import rewritten
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
 
@@ -55,11 +56,33 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
 
     def run(servers: Servers) -> None:
         sweep(servers, initial)
-        seen = [actual.captured[table] for table in initial]
+        again = ask_rewritten(servers, [actual.captured[table] for table in initial])
+        seen = [actual.captured[table] for table in initial if table not in again]
         complete(servers.setup, servers.names, servers.pipeline.source.publication, seen)
 
     detail, of = "remove what an interrupted snapshot left", tuple(initial)
     return [Action("snapshot", ", ".join(of), detail, "interrupted", "done", run, of)]
+
+
+def ask_rewritten(servers: Servers, entries: Collection[Captured]) -> set[str]:
+    """Ask for those tables again that were written anew while a first snapshot was read, which may have missed them.
+
+    Args:
+        servers: of the pipeline; its connector streams.
+        entries: tables that the first snapshot has read.
+
+    Returns:
+        Those that were asked for: they are not complete.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+        KafkaError: the signal could not be sent; the next ``apply`` sends it.
+    """
+    again = rewritten(servers.setup, entries)
+    if again:
+        want_again(servers.setup, servers.names, again, None, sweep=False)
+        request(servers, dict.fromkeys(again))
+    return again
 
 
 def hear(servers: Servers) -> Heard:

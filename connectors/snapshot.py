@@ -17,7 +17,7 @@ from connectors.database.lost import end_lost
 from connectors.marker_watch import has_skipped
 from connectors.missed_deletes import sweep_missed
 from connectors.progress import Progress, SnapshotMeter, TableProgress
-from connectors.requests import has_failed, is_complete, lost_requests, request
+from connectors.requests import ask_rewritten, has_failed, is_complete, lost_requests, request
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
 from connectors.signals import COMPLETE, Heard, Notifications
@@ -172,6 +172,7 @@ class Waiting:
             elif any(read_captured(self.servers.setup, self.servers.names)[table].state != "done" for table in done):
                 self._measure(heard, entries, set())  # what was told last is older than that they are read
                 sweep(self.servers, sorted(done))
+        done -= ask_rewritten(self.servers, [entries[table] for table in done])
         refuse_failed(heard, entries)
         read = {t for t, entry in entries.items() if entry.state == "requested" and is_complete(heard, entry)}
         again = {table for table in read if entries[table].sweep}

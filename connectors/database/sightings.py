@@ -26,6 +26,7 @@ from cdc.same_key import KeyPart, key_from, key_part, same_key
 from connectors.database.publication import Publication, read_publication
 from connectors.postgres import Connection, explained
 from connectors.tables.catalogue import KEYS, REPLICA_IDENTITY, key_of, unique_columns
+from connectors.tables.partitions import over_trees
 
 LOOK = """
 SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident, c.relowner::bigint, coalesce(t.xmin::text, ''),
@@ -49,6 +50,15 @@ WHERE i.indrelid = ANY(%s) AND i.indisunique AND NOT i.indisprimary AND i.indimm
   AND i.indpred IS NULL
 """
 
+# The files with a table's rows, those of all partitions.
+FILES = over_trees("""
+SELECT n.nspname || '.' || c.relname,
+       md5(string_agg(t.oid::text || '/' || pg_relation_filenode(t.oid)::text, ',' ORDER BY t.oid))
+FROM tree t JOIN pg_class c ON c.oid = t.root JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE pg_relation_filenode(t.oid) IS NOT NULL
+GROUP BY c.oid, 1
+""")
+
 
 @dataclass(frozen=True)
 class Sighting:
@@ -67,6 +77,7 @@ class Sighting:
         name: ``schema.table``, as it is called now.
         lacks: what of it the publication does not send, in words.
         parts: the key's columns with their numbers, types and labels; empty if an older version has remembered it.
+        files: of ``files_of``, of a table that a first snapshot is to read; else empty.
     """
 
     oid: int
@@ -80,6 +91,7 @@ class Sighting:
     lacks: str = ""
     keyless: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[KeyPart, ...] = ()
+    files: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """What is remembered, as plain data."""
@@ -87,7 +99,8 @@ class Sighting:
         # What an older version has remembered stays equal to what it has written: it is compared in the database.
         parts = {"parts": [part.to_dict() for part in self.parts]} if self.parts else {}
         named = {name: getattr(self, name) for name in kept}
-        return {**named, "key": list(self.key), "keyless": dict(self.keyless), **parts}
+        files = {"files": self.files} if self.files else {}
+        return {**named, "key": list(self.key), "keyless": dict(self.keyless), **parts, **files}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Sighting:
@@ -102,6 +115,7 @@ class Sighting:
             member=raw["member"],
             keyless=dict(raw.get("keyless", {})),
             parts=key_from(raw.get("parts", ())),
+            files=str(raw.get("files", "")),
         )
 
     def named_keyless(self, now: Sighting) -> bool:
@@ -188,6 +202,20 @@ def look(connection: Connection, publication: str, names: Sequence[str], oids: C
     ]
     wanted = set(names)
     return Seen({s.name: s for s in sightings if s.name in wanted}, {s.oid: s for s in sightings})
+
+
+def files_of(connection: Connection, tables: Collection[str]) -> dict[str, str]:
+    """A text of each table that is another one when its rows, or those of a partition, were written anew into others.
+
+    Args:
+        connection: any role's.
+        tables: ``schema.table``; one that is not there, or has no rows of its own, is left out.
+
+    Raises:
+        SourceUnavailable: the connection broke (transient).
+    """
+    with explained("looking at the captured tables' files"):
+        return {str(name): str(files) for name, files in connection.execute(FILES, {"tables": sorted(tables)})}
 
 
 def _by_table(connection: Connection, query: str, tables: list[int]) -> dict[int, list[tuple[Any, ...]]]:

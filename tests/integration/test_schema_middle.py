@@ -52,12 +52,25 @@ class Cut(Migrating):
 
     held = False
 
+    def wait_for_slot(self, seconds: float = 90.0) -> None:
+        """Until the snapshot has its moment, of which no table has been read: `apply` wants no lock any more, and the
+        slot, which waits for every transaction that writes, is made."""
+        until = time.monotonic() + seconds
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            made = (
+                "SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE %s AND confirmed_flush_lsn IS NOT NULL"
+            )
+            while not connection.execute(made, [f"%{self.name}"]).fetchone()[0]:  # type: ignore[index]
+                assert time.monotonic() < until, "no slot was made"
+                time.sleep(0.005)
+
     def run(self, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> str:
         if (verb, options) == ("apply", ("--wait",)) and not self.held:
             self.held = True
             waiting = threading.Thread(target=lambda: super(Cut, self).run(verb, *options, ok=ok))
+            waiting.start()
+            self.wait_for_slot()
             with Held(self, "parts") as lock:
-                waiting.start()
                 lock.wait_for_reader()
                 lock.altered(
                     "ALTER TABLE parts ADD COLUMN size int DEFAULT 4, ALTER weight TYPE bigint USING weight * 2",

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 
 from connectors import progress
+from connectors.captured import Captured
+from connectors.database.sightings import Sighting, files_of, look
+from connectors.rewritten import rewritten
 from connectors.tables.facts import read_facts
 from connectors.tables.foreign_keys import read_foreign_keys, read_sizes
 from tests.support.source import SourceDatabase
@@ -103,3 +109,28 @@ def test_a_foreign_key_over_periods_is_told_apart(source: SourceDatabase) -> Non
             )
         found = read_foreign_keys(connection, ["public.owned", *["public.within"] * new])
     assert [(key.table, key.period) for key in found] == [("public.owned", False), *[("public.within", True)] * new]
+
+
+def test_tables_whose_rows_were_written_anew_are_told(source: SourceDatabase) -> None:
+    """A first snapshot that had not read one of them by then finds it empty."""
+    source.execute(*PARTITIONED, *(f"CREATE TABLE t{n} (id int PRIMARY KEY, v int DEFAULT 1)" for n in range(4)))
+    tables = ["public.part", *(f"public.t{n}" for n in range(4))]
+    with source.connect() as connection:
+        then, seen = files_of(connection, tables), look(connection, "none", tables).by_name
+        entries = [
+            Captured(table, "initial", None, datetime.now(UTC), identity=replace(seen[table], files=then[table]))
+            for table in tables
+        ]
+        assert rewritten(connection, entries) == set()
+        source.execute(
+            "ALTER TABLE t0 ALTER v TYPE bigint",
+            "TRUNCATE t1",
+            "ALTER TABLE t2 ADD COLUMN w int DEFAULT 2",  # no row is written
+            "INSERT INTO t3 VALUES (1)",
+            "ALTER TABLE part DETACH PARTITION part1",
+        )
+        assert rewritten(connection, entries) == {"public.part", "public.t0", "public.t1"}
+        source.execute("DROP TABLE t0")  # that is told by others
+        assert rewritten(connection, entries) == {"public.part", "public.t1"}
+        older = [replace(entry, identity=Sighting.from_dict(seen[entry.table].to_dict())) for entry in entries]
+        assert rewritten(connection, older) == set(), "what an older version has captured knows no files"

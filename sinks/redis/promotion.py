@@ -104,7 +104,8 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
         step: called with the name of each step that is done.
 
     Raises:
-        SinkRefused: it has never been set up, or readers see a generation other than ``old``.
+        SinkRefused: it has never been set up; or readers see a generation other than ``old``, or have been led to another
+            one since this promotion began.
         redis.RedisError: the server went away; call again.
     """
     new = where.generation
@@ -115,6 +116,9 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
                 return
             case "move":
                 finish(client, where, step)
+                if int(value) == new:
+                    # Begun, and over: if readers see the old one again, somebody has gone back while this one slept.
+                    old = new
             case "absent":
                 raise SinkRefused(
                     f"{who}: view {where.view!r} has no generation {new} to promote",
@@ -124,7 +128,7 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
             case _:
                 raise SinkRefused(
                     f"{who}: readers of view {where.view!r} see generation {value.decode()}, not {old}",
-                    means="someone else has promoted; nothing was changed",
+                    means="someone else has promoted meanwhile; they go on seeing that one",
                     fix="`headwater generations FILE` says what is known; then promote again",
                 )
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cdc.errors import SinkRefused, StateError
 from cdc.pipeline import Pipeline, loads
+from operations.generations import promote as module
 from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.run.engine import finish_promotion
@@ -133,6 +135,27 @@ def test_taking_back_may_itself_be_cut(out: Out) -> None:
     assert out.shown() == {"a": 2, "b": 1}
     finish_promotion(pipeline, "out", 0.0, quiet)
     assert out.shown() == {"a": 1, "b": 1}
+
+
+def test_who_sleeps_before_the_last_step_leaves_readers_where_they_were_taken_back_to(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, lead, slept = out.pipeline(), module._lead, list[int]()
+    for number in (1, 2):
+        out.made(number, "ab")
+
+    def sleepy(*given: Any) -> None:
+        lead(*given)
+        if not slept:
+            slept.append(1)
+            finish_promotion(pipeline, "out", 0.0, quiet)
+            promote(pipeline, "out", 1, quiet)
+
+    monkeypatch.setattr(module, "_lead", sleepy)
+    with pytest.raises(StateError, match="by somebody else"):
+        promote(pipeline, "out", 2, quiet)
+    assert out.shown() == {"a": 1, "b": 1}
+    assert register_of(pipeline, "out").living() == 1
 
 
 def test_a_view_that_the_living_generation_does_not_have_is_no_obstacle(out: Out) -> None:

@@ -190,6 +190,22 @@ def test_a_promoter_that_wakes_up_late_does_nothing(stage: Stage, step: str, aga
     stage.check_ended(2 if again else 1)
 
 
+@pytest.mark.parametrize("step", ["begun", "clearing", "cleared", "swapping", "swapped"])
+def test_a_promotion_that_wakes_up_late_undoes_no_rollback(stage: Stage, step: str) -> None:
+    """The whole of it begins again after the renames, and readers saw its generation's forerunner, as at its begin."""
+    woken: list[str] = []
+
+    def sleepy(name: str) -> None:
+        woken.append(name)
+        if name == step and woken.count(name) == 1:
+            stage.second.promote(VIEW, 1)
+            stage.first.promote(VIEW, 2)
+
+    with pytest.raises(SinkRefused, match="see generation 1, not 2"):
+        promotion.promote(stage.client, Names(f"{stage.subject.name}:", VIEW, 2), "test", 1, False, sleepy)
+    stage.check_ended(1)
+
+
 def _cut(name: str) -> None:
     if name == "begun":
         raise Cut

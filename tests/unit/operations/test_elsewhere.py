@@ -26,6 +26,7 @@ from operations.generations.promote import promote
 from operations.state.folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Registered, Stage
+from tests.support.promoted import promoted
 
 FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
 TEXT = """\
@@ -205,7 +206,7 @@ def test_readers_are_not_sent_to_a_generation_whose_state_was_lost(tmp_path: Pat
     register = register_of(pipeline, "cache")
     register.create("x")
     (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
-    register.promote(2)
+    promoted(register, 2)
     with pytest.raises(StateError, match="nothing is known of how far generation 1 is"):
         promote(pipeline, "cache", 1, lambda _line: None)
     assert register.promotion() is None
@@ -254,7 +255,7 @@ def second_of(pipeline: Pipeline, *, filling: bool) -> None:
     register.create("x")
     (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
     register.generation(2).note_views(["order"])
-    register.promote(2)
+    promoted(register, 2)
     register.begin_retiring(1)
     register.remove(1)
     if filling:

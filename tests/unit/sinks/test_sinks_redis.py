@@ -30,8 +30,8 @@ from sinks.redis.sink import RedisSink
 # What a command in a script is refused with by 6.2 and 7.0, wrapped or not, and by later ones.
 FROZEN = (
     "@user_script: 1: The user executing the script can't run this command or subcommand",
-    "Error running script (call to f_1): @user_script:1: @user_script: 1: The user executing the script can't access at "
-    "least one of the keys mentioned in the command arguments",
+    "Error running script (call to f_1): @user_script:1: @user_script: 1: The user executing the script can't access "
+    "at least one of the keys mentioned in the command arguments",
     "ACL failure in script: User headwater has no permissions to run the 'set' command",
 )
 

@@ -104,8 +104,8 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
         step: called with the name of each step that is done.
 
     Raises:
-        SinkRefused: it has never been set up; or readers see a generation other than ``old``, or have been led to another
-            one since this promotion began.
+        SinkRefused: it has never been set up; or readers see a generation other than ``old``, or have been led to
+            another one since this promotion began.
         redis.RedisError: the server went away; call again.
     """
     new = where.generation

@@ -200,7 +200,7 @@ class Register:
             either = "readers may see either; the one that is under way is ended by its command, or by `run`"
             raise StateError(
                 f"sink {self.sink}: the promotion of generation {number} {what} meanwhile",
-                means=either if begun else "`headwater generations FILE` says which one readers see",
+                means=either if begun is not None else "`headwater generations FILE` says which one readers see",
                 fix="promote again, if it is still wanted",
             )
 
@@ -257,8 +257,8 @@ class Register:
         """Make a generation the living one; the one that was becomes the previous one.
 
         Raises:
-            StateError: it was removed meanwhile; or its promotion was overtaken by that of another one, or somebody else
-                has ended it and readers were taken back since (terminal).
+            StateError: it was removed meanwhile; or its promotion was overtaken by that of another one, or somebody
+                else has ended it and readers were taken back since (terminal).
         """
 
         def moved(entry: Registered) -> Registered:

@@ -33,19 +33,21 @@ from sinks.redis.read import one_run
 PAGE = 200
 
 # KEYS: pointer. ARGV: new, old, "1" in a cluster, turn. Answers what there is to do.
-# (A server that was emptied no longer knows what readers saw: they see nothing, and any generation may be promoted.
+# (A server that was emptied, or has lost the pointer alone, no longer knows what readers saw, and any generation may be
+# promoted. What is left at the plain names then is the old one's: as another's, no retirement would ever remove it.
 # Each script that sets a field deletes something first, if only nothing: then a server without memory lets it.)
 _BEGIN = b"""\
 local key, new = KEYS[1], ARGV[1]
 local live = redis.call('HMGET', key, 'generation', 'plain', 'moving')
-local generation, plain = live[1] or '1', live[2] or '1'
 if live[3] then return {'move', live[3]} end
 if redis.call('HEXISTS', key, 'lease:' .. new) == 0 then return {'absent', ''} end
 local lost = not live[1] and redis.call('HEXISTS', key, 'lease:1') == 0
+local generation, plain = live[1] or '1', live[2] or (lost and ARGV[2]) or '1'
 if not lost and generation ~= new and generation ~= ARGV[2] then return {'other', generation} end
 if generation == new and (plain == new or ARGV[3] == '1') then return {'done', ''} end
 redis.call('HDEL', key, '')
 redis.call('HSET', key, 'generation', new)
+if lost and ARGV[3] ~= '1' then redis.call('HSET', key, 'plain', plain) end
 if plain == new or ARGV[3] == '1' then return {'done', ''} end
 redis.call('HSET', key, 'moving', new, 'turn', ARGV[4])
 return {'move', new}

@@ -157,3 +157,8 @@ def test_one_view_s_pointer_is_enough(run: Run, client: redis.Redis) -> None:
     run.until(lambda: run.losses.busy)
     run.until(lambda: not run.losses.busy)
     assert seen(client) == 500 and register_of(run.pipeline, "cache").living() == 2
+    client.delete("t:card@live")  # and the one that leads to what is at the plain names since
+    run.until(lambda: run.losses.busy)
+    run.until(lambda: not run.losses.busy)
+    assert register_of(run.pipeline, "cache").living() == 3
+    assert not [key for key in client.scan_iter(match="t:card@*", count=1000) if key != b"t:card@live"]

@@ -300,6 +300,22 @@ def test_a_server_that_has_forgotten_a_generation_takes_none_of_its_writes(stage
     assert sink.claimed(VIEW) == 7
 
 
+def test_what_was_seen_when_the_pointer_was_lost_goes_with_its_own_generation(stage: Stage) -> None:
+    """Its documents were put aside as those of generation 1, which nobody retires, drops or erases any more."""
+    stage.second.promote(VIEW, 1)
+    stage.first.drop(VIEW)
+    stage.client.delete(f"{stage.name}@live")  # evicted, say
+    third = stage.opened(3)
+    third.setup()
+    assert third.write(VIEW, [Item("7", 1, doc(3)), Item("700", 1, doc(3))]) == [WRITTEN] * 2
+    third.promote(VIEW, 2)
+    assert stage.cache.get_many(["7", "700", "701"]) == {"7": doc(3), "700": doc(3)}
+    assert stage.plain("701") is None
+    stage.second.drop(VIEW)
+    left = set(stage.client.scan_iter(match=f"{stage.name}*", count=1000))
+    assert left == {f"{stage.name}{what}".encode() for what in (":7", ":700", "@live")}
+
+
 def test_a_number_left_with_a_generation_tells_of_an_older_state(stage: Stage) -> None:
     second = stage.opened(2, token=7)
     assert isinstance(second, RedisSink)

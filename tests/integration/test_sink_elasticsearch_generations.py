@@ -116,6 +116,23 @@ def test_an_alias_that_was_deleted_is_set_again_and_another_one_told(
     assert looking.astray is not None and subject.name in looking.astray
 
 
+def test_setup_gives_no_alias_that_was_deleted_to_a_generation_that_readers_have_left(
+    subject: Subject, client: Elasticsearch
+) -> None:
+    """Readers got the older definition's documents then, and the living generation refused to start, for good."""
+    first, second = subject.open(), subject.open(generation=2)
+    first.setup()
+    second.setup()
+    second.promote(VIEW, 1)
+    client.indices.delete_alias(index=f"{subject.name}_g2", name=subject.name)
+    first.setup()
+    second.setup()
+    assert first.living(VIEW) is None
+    second.promote(VIEW, 2)  # as `run` does, which knows
+    first.setup()
+    assert first.living(VIEW) == 2
+
+
 def test_an_alias_that_someone_leads_elsewhere_is_not_moved(subject: Subject, client: Elasticsearch) -> None:
     first, second = subject.open(), subject.open(generation=2)
     first.setup()

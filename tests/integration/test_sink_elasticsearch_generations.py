@@ -150,6 +150,24 @@ def test_a_deleted_index_is_not_called_a_takeover(subject: Subject, client: Elas
         sink.write(VIEW, [Item("1", 1, doc(1))])
 
 
+@pytest.mark.parametrize("of", ["g1", "g1_fences"])
+@pytest.mark.parametrize("document", [doc(2), None])
+def test_a_removed_write_alias_is_not_called_a_lost_index(
+    subject: Subject, client: Elasticsearch, of: str, document: bytes | None
+) -> None:
+    """Whoever cleans aliases up was told that the index is gone, and to rebuild what is whole."""
+    sink = subject.open(token=5)
+    sink.setup()
+    sink.write(VIEW, items(2, 1))
+    client.indices.delete_alias(index=f"{subject.name}_{of}", name="*")
+    with pytest.raises(SinkRefused, match=f"{of} is there, but has lost the alias") as refused:
+        sink.write(VIEW, [Item("1", 2, document)])
+    assert "`headwater run FILE` again" in str(refused.value)
+    again = subject.open(token=6)
+    again.setup()
+    assert again.write(VIEW, [Item("1", 2, document)]) == [WRITTEN]
+
+
 def test_fences_are_closed_to_a_zombie_before_its_deletes_leave_one(subject: Subject, client: Elasticsearch) -> None:
     zombie = subject.open(token=5)
     zombie.setup()

@@ -15,10 +15,10 @@ from sinks.redis.names import Names
 # Of the first entry; see above.
 NO_CHANGE = b"-1"
 
-# For scripts that change a value. ``telling`` is handed what the pointer says, pointer, stream, generation and place (P:
-# the value is at its plain name, H: at a hidden one); afterwards ``keep`` is set if changes are kept. ``tell`` adds one
-# before it is made, unless nothing changes, and returns an error as a table. A value of another type is no document.
-# (The HDEL of nothing: as in pointer.py, so that a server without memory can be emptied.)
+# For scripts that change a value. ``telling`` is handed what the pointer says, pointer, stream, generation and place
+# (P: the value is at its plain name, H: at a hidden one); afterwards ``keep`` is set if changes are kept. ``tell`` adds
+# one before it is made, unless nothing changes, and returns an error as a table. A value of another type is no
+# document. (The HDEL of nothing: as in pointer.py, so that a server without memory can be emptied.)
 TELL = b"""\
 local keep, stream, skip, live_at = false, nil, 0, nil
 local function telling(said, pointer, key, generation, place)

@@ -40,7 +40,9 @@ engine: {{state_dir: {state}}}
 """
 
 
-def fill(say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str, _master: str | None) -> None:
+def fill(
+    say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str, _master: str | None, _why: str
+) -> None:
     """In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails."""
     register = register_of(pipeline, "cache")
     number = register.create("lost").number

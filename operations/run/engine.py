@@ -12,29 +12,24 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
-from cdc.journal import Line, after, telling
+from cdc.journal import Line, after
 from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
-from operations.generations.promote import LEVEL_SECONDS, promote
 from operations.opened import Opened, accept, open_generation
 from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
 from operations.run.histories import Histories
+from operations.run.promotions import Promotions, finish_promotion
 from operations.run.refusals import Refusals
 from operations.run.session import Sessions
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import chosen_sinks, register_of
-from operations.state.pausing import Pause, Say, paused_sinks
+from operations.state.pausing import Pause, paused_sinks
 from spark.disk.made_of import outdated
 from spark.flow import Flow
 from spark.machine.cluster import ended, is_local
 from spark.runner import Runner
 from spark.running import Start
-
-# A process that has waited for so long beyond its time is dead.
-PAUSE_SECONDS = 15.0
-# A promotion takes some twenty seconds for a million keys; one that takes longer than this was killed.
-PROMOTION_SECONDS = 120.0
 
 
 @dataclass
@@ -52,6 +47,7 @@ class Engine:
         paused: sinks that are left alone.
         spans: told each batch, when the file asks for traces.
         histories: of warehouse sinks that keep one; taken by ``follow``.
+        promotions: that were cut, and are ended here.
     """
 
     pipeline: Pipeline
@@ -66,6 +62,7 @@ class Engine:
     spans: BatchSpans | None = None
     sessions: Sessions = field(default_factory=Sessions)
     histories: Histories = field(default_factory=Histories)
+    promotions: Promotions = field(default_factory=Promotions)
 
     def follow(self) -> list[str]:
         """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
@@ -77,8 +74,7 @@ class Engine:
         self.follow_cluster()
         self.follow_lease()
         said += self.follow_pauses()
-        for name in self._sinks():
-            finish_promotion(self.pipeline, name, PROMOTION_SECONDS, said.append)
+        said += self.promotions.follow(self.pipeline, self._sinks())
         for build in list(self.builds):
             title = f"{build.sink}, generation {build.generation.number}"
             if build.generation.number not in self._kept(build.sink):
@@ -204,6 +200,7 @@ class Engine:
 
     def close(self) -> None:
         """Stop the queries, give the generations back, end Spark."""
+        self.promotions.close()
         try:
             self.runner.stop()
         except Exception as error:  # SIGTERM to the whole group ends the JVM before us: offsets are where they were
@@ -320,26 +317,6 @@ def accepted_flows(
     accept(build)
     build.generation.end_others([flow.name for flow, _ in flows])
     return flows
-
-
-def finish_promotion(pipeline: Pipeline, sink: str, since: float, say: Say) -> None:
-    """End a promotion that was begun more than ``since`` seconds ago: its process has died, and writers wait for it.
-
-    Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
-    """
-    register = register_of(pipeline, sink)
-    # Whoever moves nobody yet may wait so long for the new generation to come as far as the old one.
-    given_up = register.give_up_unmoved(max(since, LEVEL_SECONDS + PAUSE_SECONDS))
-    if given_up is not None:
-        words = f"sink {sink}: the promotion of generation {given_up} was cut before it began: promote again"
-        say(Line(words, sink=sink, generation=given_up))
-    cut = register.cut_promotion(since)
-    if cut is not None:
-        say = telling(say, sink=sink, generation=cut)
-        try:
-            promote(pipeline, sink, cut, say, behind_too=True)  # some views may be shown already
-        except HeadwaterError as error:
-            say(f"sink {sink}: the promotion of generation {cut} could not be finished: {error.what}")
 
 
 def warn_outdated(pipeline: Pipeline, builds: Sequence[Opened]) -> list[str]:

@@ -128,7 +128,7 @@ class Parts:
     @property
     def busy(self) -> bool:
         """Whether something is under way that sinks wait for."""
-        return self.losses.busy or self.evolving.busy
+        return self.losses.busy or self.evolving.busy or self.engine.promotions.busy
 
     @property
     def waits(self) -> bool:

@@ -68,7 +68,8 @@ class Indices:
             self._check_free(target)
         self._lease.check(target)
         wanted = mapping.index_settings(self._settings.index_settings)
-        # Only the first generation shows itself; a later one is built beside it and waits to be promoted.
+        # Only the first generation shows itself, and only as it is made: a later one is built beside it and waits to be
+        # promoted. Where an alias is gone, the first may be one that readers have left; who has the register sets it.
         alias: dict[str, Any] = {} if readers or target.generation > 1 else {target.index: {}}
         marks = mapping.mappings(fences.PROPERTIES, self._owner(target))
         self._ensure(target, target.fences, {}, _fence_settings(wanted), marks)
@@ -105,12 +106,6 @@ class Indices:
         self._check_owner(target, name)
         self._update_mapping(target, name, wanted)
         self._update_settings(name, settings)
-        there = self._client.indices.get_alias(index=name).body[name]["aliases"]
-        actions = [
-            {"add": {"index": name, "alias": alias, **how}} for alias, how in aliases.items() if alias not in there
-        ]
-        if actions:
-            self._client.indices.update_aliases(actions=actions)
 
     def _owner(self, target: Target) -> dict[str, Any]:
         return owner(self._settings, view=target.view, generation=target.generation)

@@ -105,6 +105,29 @@ class Lease:
             fix="nothing, if the other process is meant to run; else stop that one first",
         )
 
+    def removed(self, target: Target) -> SinkRefused | None:
+        """Why a write was refused, if it was because somebody removed this process's alias from an index that is there.
+
+        It is not set again here: the index may be one that was put back without its aliases, from an older state.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate.
+        """
+        held = self._held(target)
+        pairs = ((target.concrete, target.writer), (target.fences, target.fence_writer))
+        gone = [(index, alias) for index, alias in pairs if alias not in held[index]]
+        if not gone or not self._client.indices.exists(index=[index for index, _ in pairs]):
+            return None
+        index, alias = gone[0]
+        if self._client.indices.exists(index=alias):
+            return None  # an index is in its place
+        return SinkRefused(
+            f"{self._who}: index {index} is there, but has lost the alias {alias}, by which it is written",
+            means="somebody has removed it, or has restored the index without its aliases; nothing was written since",
+            fix="if it was removed, start `headwater run FILE` again, which sets it; what was restored lacks the "
+            "changes since its snapshot: `headwater rebuild FILE SINK --auto`",
+        )
+
     def _held(self, target: Target) -> Mapping[str, Mapping[str, int]]:
         """Index -> write alias -> its token."""
         pairs = ((target.concrete, f"{target.concrete}_w"), (target.fences, f"{target.fences}_w"))

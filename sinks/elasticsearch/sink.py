@@ -64,14 +64,15 @@ class ElasticsearchSink:
             at_once(self._purge, self._settings.targets.values())
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
-        """See the contract. A refusal may mean that another process has taken over: then it is called that."""
+        """See the contract. A refusal may mean that another process has taken over, or that somebody has removed an
+        alias: then it is called that."""
         place = self._target(target)
         try:
             answers = self._write(place, items)
         except SinkRefused as refusal:
-            fenced = self._retrying(lambda: self._lease.fenced(place))
-            if fenced is not None:
-                raise fenced from refusal
+            why = self._retrying(lambda: self._lease.fenced(place) or self._lease.removed(place))
+            if why is not None:
+                raise why from refusal
             raise
         self._housekeeping.look(place)
         return answers

@@ -47,7 +47,13 @@ _LASTING = re.compile(
     rf"CERTIFICATE_VERIFY_FAILED|NO_CERTIFICATE_OR_CRL_FOUND|{NO_CLUSTER}|CROSSSLOT|hash to the same slot"
     "|map to the same key slot"
 )
-_RIGHTS = re.compile(r"\b(NOAUTH|WRONGPASS|NOPERM)\b|invalid (username-)?password")
+# What a command inside a script is refused with has no word of its own: up to 7.0 the one text, then the other.
+_RIGHTS = re.compile(
+    r"\b(NOAUTH|WRONGPASS|NOPERM)\b|invalid (username-)?password"
+    r"|ACL failure in script|The user executing the script can't"
+)
+# What a single item can cause: its version's key is of another type, or it is too large for the server.
+_OF_AN_ITEM = re.compile("^WRONGTYPE|^(ERR )?string exceeds maximum allowed size")
 
 
 def connect(settings: Settings) -> Client:
@@ -105,6 +111,15 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, redis.exceptions.RedisClusterException):
         return bool(_CHANGING.search(text))
     return bool(_PASSING.search(text))
+
+
+def is_of_an_item(error: Exception) -> bool:
+    """Is one item of a script's call refused for what it is? Whatever else the server says would meet all others too.
+
+    Args:
+        error: of one item; the answer to a whole call is never one's fault.
+    """
+    return bool(_OF_AN_ITEM.search(str(error)))
 
 
 def _says(word: str, error: Exception) -> bool:

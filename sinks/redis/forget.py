@@ -24,7 +24,7 @@ if place ~= 'C' then
   if lease and tonumber(lease) > tonumber(token) then return -1 end
   if live[3] and (live[3] == generation or plain == generation) then return -2 end
   if (plain == generation) ~= (place == 'P') then return -2 end
-  telling(live[4], KEYS[4], generation, place)
+  telling(live[4], KEYS[3], KEYS[4], generation, place)
 end
 if keep then
   local held = redis.pcall('GET', KEYS[2])

@@ -33,19 +33,21 @@ from sinks.redis.read import one_run
 PAGE = 200
 
 # KEYS: pointer. ARGV: new, old, "1" in a cluster, turn. Answers what there is to do.
-# (A server that was emptied no longer knows what readers saw: they see nothing, and any generation may be promoted.
+# (A server that was emptied, or has lost the pointer alone, no longer knows what readers saw, and any generation may be
+# promoted. What is left at the plain names then is the old one's: as another's, no retirement would ever remove it.
 # Each script that sets a field deletes something first, if only nothing: then a server without memory lets it.)
 _BEGIN = b"""\
 local key, new = KEYS[1], ARGV[1]
 local live = redis.call('HMGET', key, 'generation', 'plain', 'moving')
-local generation, plain = live[1] or '1', live[2] or '1'
 if live[3] then return {'move', live[3]} end
 if redis.call('HEXISTS', key, 'lease:' .. new) == 0 then return {'absent', ''} end
 local lost = not live[1] and redis.call('HEXISTS', key, 'lease:1') == 0
+local generation, plain = live[1] or '1', live[2] or (lost and ARGV[2]) or '1'
 if not lost and generation ~= new and generation ~= ARGV[2] then return {'other', generation} end
 if generation == new and (plain == new or ARGV[3] == '1') then return {'done', ''} end
 redis.call('HDEL', key, '')
 redis.call('HSET', key, 'generation', new)
+if lost and ARGV[3] ~= '1' then redis.call('HSET', key, 'plain', plain) end
 if plain == new or ARGV[3] == '1' then return {'done', ''} end
 redis.call('HSET', key, 'moving', new, 'turn', ARGV[4])
 return {'move', new}
@@ -104,7 +106,8 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
         step: called with the name of each step that is done.
 
     Raises:
-        SinkRefused: it has never been set up, or readers see a generation other than ``old``.
+        SinkRefused: it has never been set up; or readers see a generation other than ``old``, or have been led to
+            another one since this promotion began.
         redis.RedisError: the server went away; call again.
     """
     new = where.generation
@@ -115,6 +118,9 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
                 return
             case "move":
                 finish(client, where, step)
+                if int(value) == new:
+                    # Begun, and over: if readers see the old one again, somebody has gone back while this one slept.
+                    old = new
             case "absent":
                 raise SinkRefused(
                     f"{who}: view {where.view!r} has no generation {new} to promote",
@@ -124,7 +130,7 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
             case _:
                 raise SinkRefused(
                     f"{who}: readers of view {where.view!r} see generation {value.decode()}, not {old}",
-                    means="someone else has promoted; nothing was changed",
+                    means="someone else has promoted meanwhile; they go on seeing that one",
                     fix="`headwater generations FILE` says what is known; then promote again",
                 )
 

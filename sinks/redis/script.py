@@ -37,7 +37,7 @@ if place ~= 'C' then
   end
   if live[3] and (live[3] == generation or plain == generation) then return -2 end
   if (plain == generation) ~= (place == 'P') then return -3 end
-  telling(live[4], KEYS[2], generation, place)
+  telling(live[4], KEYS[1], KEYS[2], generation, place)
 end
 local function apply(value, mark, version, document)
   local held = redis.pcall('GET', mark)

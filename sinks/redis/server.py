@@ -107,7 +107,9 @@ class Server:
         """
         who = self.settings.who
         if lacks_rights(error):
-            raise SinkRefused(f"{who}: {reason_of(error)}", fix="check this sink's user and password") from error
+            raise SinkRefused(
+                f"{who}: {reason_of(error)}", fix="check this sink's user, its password and its rights"
+            ) from error
         if not is_passing(error):
             alone = NO_CLUSTER in str(error)
             fix = "leave `cluster` out, or give this sink's user the right to CLUSTER SLOTS" if alone else ""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cdc.errors import Fenced, SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, rejected
-from sinks.redis.client import ERRORS, Client, is_no_script, is_passing, lacks_rights, reason_of
+from sinks.redis.client import ERRORS, Client, is_no_script, is_of_an_item, is_passing, reason_of
 from sinks.redis.names import Names
 from sinks.redis.script import ELSEWHERE, FENCED, GROUP, MOVING, SOURCE, UNCLAIMED, Change, Terms, command
 from sinks.redis.server import Server
@@ -67,6 +67,8 @@ class Writes:
             pipe.execute_command(*command(changes, self._terms, (where.pointer, where.changes), place))
         results: list[Any] = []
         for group, answer in zip(groups, pipe.execute(raise_on_error=False), strict=True):
+            if isinstance(answer, Exception) and not is_no_script(answer) and not is_passing(answer):
+                raise answer
             results += answer if isinstance(answer, list) else [answer] * len(group)
         return results
 
@@ -85,7 +87,7 @@ class Writes:
         again: list[Call] = []
         said: set[int] = set()
         unknown_script = False
-        passing: Exception | None = None
+        trouble: Exception | None = None
         for call, result in zip(batch, results, strict=True):
             if not isinstance(result, Exception):
                 if result >= 0:
@@ -96,15 +98,15 @@ class Writes:
             elif is_no_script(result):
                 unknown_script = True
                 again.append(call)
-            elif is_passing(result) or lacks_rights(result):
-                passing = result
-                again.append(call)
-            else:
+            elif is_of_an_item(result):
                 answers[call.place] = rejected(reason_of(result))
+            else:  # as letters, all that comes would be passed over for what the server does to everybody
+                trouble = result
+                again.append(call)
         if len(again) < len(batch):
             patience.progress()
-        if passing is not None:
-            self._server.wait_or_raise(passing, patience)
+        if trouble is not None:
+            self._server.wait_or_raise(trouble, patience)
         self._obey(said, patience)
         if unknown_script:
             patience.hold(f"{self._server.settings.who}: the server has forgotten our script (restarted?)")

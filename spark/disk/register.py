@@ -194,11 +194,14 @@ class Register:
     def _refuse_other(self, register: Mapping[str, Any], number: int) -> None:
         begun = (register.get("promoting") or {}).get("number")
         if begun != number:
-            what = "was given up meanwhile" if begun is None else f"was overtaken by that of generation {begun}"
+            what = (
+                f"was overtaken by that of generation {begun}" if begun else "was given up, or ended, by somebody else"
+            )
+            either = "readers may see either; the one that is under way is ended by its command, or by `run`"
             raise StateError(
-                f"sink {self.sink}: the promotion of generation {number} {what}",
-                means="readers may see either; the one that is under way is ended by its command, or by `run`",
-                fix="promote again",
+                f"sink {self.sink}: the promotion of generation {number} {what} meanwhile",
+                means=either if begun is not None else "`headwater generations FILE` says which one readers see",
+                fix="promote again, if it is still wanted",
             )
 
     def promotion(self, after: float = 0.0) -> Promotion | None:
@@ -254,7 +257,8 @@ class Register:
         """Make a generation the living one; the one that was becomes the previous one.
 
         Raises:
-            StateError: it was removed meanwhile, or its promotion was overtaken by that of another one (terminal).
+            StateError: it was removed meanwhile; or its promotion was overtaken by that of another one, or somebody
+                else has ended it and readers were taken back since (terminal).
         """
 
         def moved(entry: Registered) -> Registered:
@@ -265,8 +269,12 @@ class Register:
         with self._changed() as register:
             if all(entry["number"] != number for entry in register["generations"]):
                 raise StateError(f"sink {self.sink} has no generation {number}: it was removed meanwhile")
-            if register.get("promoting"):  # else its record would go, and nobody know that views are mixed
-                self._refuse_other(register, number)
+            living = any(entry["number"] == number and entry["stage"] == "living" for entry in register["generations"])
+            if living and not register.get("promoting"):
+                return  # somebody else has ended it
+            # Another's record would go, and nobody know that views are mixed; without one, somebody has ended it, and
+            # taken readers back, while this process slept.
+            self._refuse_other(register, number)
             register["generations"] = [asdict(moved(Registered(**entry))) for entry in register["generations"]]
             register.pop("promoting", None)
 

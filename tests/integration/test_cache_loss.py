@@ -40,7 +40,9 @@ engine: {{state_dir: {state}}}
 """
 
 
-def fill(say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str, _master: str | None) -> None:
+def fill(
+    say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str, _master: str | None, _why: str
+) -> None:
     """In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails."""
     register = register_of(pipeline, "cache")
     number = register.create("lost").number
@@ -157,3 +159,8 @@ def test_one_view_s_pointer_is_enough(run: Run, client: redis.Redis) -> None:
     run.until(lambda: run.losses.busy)
     run.until(lambda: not run.losses.busy)
     assert seen(client) == 500 and register_of(run.pipeline, "cache").living() == 2
+    client.delete("t:card@live")  # and the one that leads to what is at the plain names since
+    run.until(lambda: run.losses.busy)
+    run.until(lambda: not run.losses.busy)
+    assert register_of(run.pipeline, "cache").living() == 3
+    assert not [key for key in client.scan_iter(match="t:card@*", count=1000) if key != b"t:card@live"]

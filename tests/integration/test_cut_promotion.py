@@ -5,20 +5,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cdc.errors import SinkRefused, StateError
 from cdc.pipeline import Pipeline, loads
+from operations.generations import promote as module
 from operations.generations.promote import promote
 from operations.generations.retire import retire
-from operations.run.engine import finish_promotion
+from operations.run import promotions
+from operations.run.promotions import Promotions, finish_promotion
 from operations.state.folder import register_of
 from operations.status.generations import generations_report
 from sinks.configure import plain_config
 from sinks.factory import open_sink
 from spark.disk.made_of import define
 from tests.support.servers import servers
+from tests.support.source import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -124,6 +128,20 @@ def test_a_cut_promotion_is_finished_or_taken_back_and_nothing_of_it_is_removed(
     assert out.shown() == {"a": 2, "b": 2}
 
 
+def test_run_ends_a_cut_promotion_beside_its_work(out: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline, ending = out.pipeline(), Promotions()
+    for number in (1, 2):
+        out.made(number, "ab")
+    out.cut(2, 1, "a")
+    monkeypatch.setattr(promotions, "PROMOTION_SECONDS", 0.0)
+    said = ending.follow(pipeline, ["out"])
+    assert said == [] and ending.busy and out.shown()["b"] == 1, "nobody has waited for it"
+    assert eventually(lambda: said.extend(ending.follow(pipeline, ["out"])) or not ending.busy, 60)
+    assert said == ["sink out: readers see generation 2 (generation 1 stays, for `headwater rollback`)"]
+    assert out.shown() == {"a": 2, "b": 2}
+    assert register_of(pipeline, "out").living() == 2
+
+
 def test_taking_back_may_itself_be_cut(out: Out) -> None:
     pipeline = out.pipeline()
     for number in (1, 2):
@@ -133,6 +151,27 @@ def test_taking_back_may_itself_be_cut(out: Out) -> None:
     assert out.shown() == {"a": 2, "b": 1}
     finish_promotion(pipeline, "out", 0.0, quiet)
     assert out.shown() == {"a": 1, "b": 1}
+
+
+def test_who_sleeps_before_the_last_step_leaves_readers_where_they_were_taken_back_to(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, lead, slept = out.pipeline(), module._lead, list[int]()
+    for number in (1, 2):
+        out.made(number, "ab")
+
+    def sleepy(*given: Any) -> None:
+        lead(*given)
+        if not slept:
+            slept.append(1)
+            finish_promotion(pipeline, "out", 0.0, quiet)
+            promote(pipeline, "out", 1, quiet)
+
+    monkeypatch.setattr(module, "_lead", sleepy)
+    with pytest.raises(StateError, match="by somebody else"):
+        promote(pipeline, "out", 2, quiet)
+    assert out.shown() == {"a": 1, "b": 1}
+    assert register_of(pipeline, "out").living() == 1
 
 
 def test_a_view_that_the_living_generation_does_not_have_is_no_obstacle(out: Out) -> None:

@@ -129,6 +129,23 @@ def test_an_alias_that_was_deleted_is_set_again_and_another_one_told(
     assert looking.astray is not None and subject.name in looking.astray
 
 
+def test_setup_gives_no_alias_that_was_deleted_to_a_generation_that_readers_have_left(
+    subject: Subject, client: Elasticsearch
+) -> None:
+    """Readers got the older definition's documents then, and the living generation refused to start, for good."""
+    first, second = subject.open(), subject.open(generation=2)
+    first.setup()
+    second.setup()
+    second.promote(VIEW, 1)
+    client.indices.delete_alias(index=f"{subject.name}_g2", name=subject.name)
+    first.setup()
+    second.setup()
+    assert first.living(VIEW) is None
+    second.promote(VIEW, 2)  # as `run` does, which knows
+    first.setup()
+    assert first.living(VIEW) == 2
+
+
 def test_an_alias_that_someone_leads_elsewhere_is_not_moved(subject: Subject, client: Elasticsearch) -> None:
     first, second = subject.open(), subject.open(generation=2)
     first.setup()
@@ -144,6 +161,24 @@ def test_a_deleted_index_is_not_called_a_takeover(subject: Subject, client: Elas
     client.indices.delete(index=f"{subject.name}_g1")
     with pytest.raises(SinkRefused, match="gone"):
         sink.write(VIEW, [Item("1", 1, doc(1))])
+
+
+@pytest.mark.parametrize("of", ["g1", "g1_fences"])
+@pytest.mark.parametrize("document", [doc(2), None])
+def test_a_removed_write_alias_is_not_called_a_lost_index(
+    subject: Subject, client: Elasticsearch, of: str, document: bytes | None
+) -> None:
+    """Whoever cleans aliases up was told that the index is gone, and to rebuild what is whole."""
+    sink = subject.open(token=5)
+    sink.setup()
+    sink.write(VIEW, items(2, 1))
+    client.indices.delete_alias(index=f"{subject.name}_{of}", name="*")
+    with pytest.raises(SinkRefused, match=f"{of} is there, but has lost the alias") as refused:
+        sink.write(VIEW, [Item("1", 2, document)])
+    assert "`headwater run FILE` again" in str(refused.value)
+    again = subject.open(token=6)
+    again.setup()
+    assert again.write(VIEW, [Item("1", 2, document)]) == [WRITTEN]
 
 
 def test_fences_are_closed_to_a_zombie_before_its_deletes_leave_one(subject: Subject, client: Elasticsearch) -> None:

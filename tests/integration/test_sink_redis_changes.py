@@ -247,6 +247,29 @@ def test_no_memory_changes_neither_document_nor_stream(subject: Subject, tmp_pat
             sink.close()
 
 
+def test_a_server_without_memory_takes_deletes_that_are_told(subject: Subject, tmp_path: Path) -> None:
+    """Nothing else frees memory; and behind a delete that is held all others are."""
+    with redis_servers(tmp_path) as start:
+        own = Subject("redis", start("--maxmemory-policy", "noeviction"))
+        sink = begun(own, give_up_seconds=1.0)
+        with redis.Redis.from_url(own.url) as client:
+            tail, standing = tail_of(own, client)
+            sink.write(VIEW, [Item(key, 1, doc(1)) for key in "xyz"])
+            first = tail.newest(standing)
+            client.config_set("maxmemory", "1")
+            deletes = [Item("x", 2, None), Item("y", UNVERSIONED, None)]
+            assert [one.outcome.value for one in sink.write(VIEW, deletes)] == ["written"] * 2
+            sink.forget(VIEW, ["z"])
+            with pytest.raises(SinkUnavailable, match=r"OOM|maxmemory"):
+                sink.write(VIEW, [Item("x", 3, doc(3))])
+            client.config_set("maxmemory", "0")  # nor does it take a MULTI, with which changes are read
+            assert held(sink) == {}
+            assert [(entry.key, entry.after) for entry in tail.after(standing, first, 9)] == [
+                (key, None) for key in "xyz"
+            ]
+            sink.close()
+
+
 def test_a_cluster_or_a_ttl_keeps_none(subject: Subject) -> None:
     for over in ({"cluster": True}, {"ttl_seconds": 9}):
         with pytest.raises(ConfigError, match="not kept"):

@@ -132,6 +132,25 @@ def test_who_may_not_see_the_claims_goes_on_and_says_so(
         client.execute_command("ACL", "DELUSER", subject.name)
 
 
+@pytest.mark.parametrize("taken", [("-@write",), ("-get",), ("-del",)])
+def test_whose_right_to_write_is_taken_away_loses_no_change(
+    subject: Subject, client: redis.Redis, taken: tuple[str, ...]
+) -> None:
+    """The script may still be called, and the server refuses what is in it: each change was called a bad document."""
+    rules = ["reset", "on", ">pw", "+@all", f"~{subject.name}:*", f"~hw:v:{{{subject.name}:*"]
+    client.execute_command("ACL", "SETUSER", subject.name, *rules)
+    try:
+        frozen = subject.open(targets={"shop": {}}, user=subject.name, password="pw")
+        frozen.setup()
+        client.execute_command("ACL", "SETUSER", subject.name, *taken)
+        with pytest.raises(SinkRefused, match="its rights"):
+            frozen.write("shop", [Item("1", 1, doc(1)), Item("2", 1, None)])
+        client.execute_command("ACL", "SETUSER", subject.name, "+@all")
+        assert frozen.write("shop", [Item("1", 1, doc(1)), Item("2", 1, None)]) == [WRITTEN] * 2
+    finally:
+        client.execute_command("ACL", "DELUSER", subject.name)
+
+
 def test_the_server_and_the_file_judge_alike(client: redis.Redis, subject: Subject) -> None:
     """The check of the file is Python, that of the server Lua."""
 

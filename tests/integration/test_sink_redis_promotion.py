@@ -190,6 +190,22 @@ def test_a_promoter_that_wakes_up_late_does_nothing(stage: Stage, step: str, aga
     stage.check_ended(2 if again else 1)
 
 
+@pytest.mark.parametrize("step", ["begun", "clearing", "cleared", "swapping", "swapped"])
+def test_a_promotion_that_wakes_up_late_undoes_no_rollback(stage: Stage, step: str) -> None:
+    """The whole of it begins again after the renames, and readers saw its generation's forerunner, as at its begin."""
+    woken: list[str] = []
+
+    def sleepy(name: str) -> None:
+        woken.append(name)
+        if name == step and woken.count(name) == 1:
+            stage.second.promote(VIEW, 1)
+            stage.first.promote(VIEW, 2)
+
+    with pytest.raises(SinkRefused, match="see generation 1, not 2"):
+        promotion.promote(stage.client, Names(f"{stage.subject.name}:", VIEW, 2), "test", 1, False, sleepy)
+    stage.check_ended(1)
+
+
 def _cut(name: str) -> None:
     if name == "begun":
         raise Cut
@@ -282,6 +298,22 @@ def test_a_server_that_has_forgotten_a_generation_takes_none_of_its_writes(stage
     sink.setup()  # whoever begins anew claims it first
     assert sink.write(VIEW, [Item("1", 9, doc(1))]) == [WRITTEN]
     assert sink.claimed(VIEW) == 7
+
+
+def test_what_was_seen_when_the_pointer_was_lost_goes_with_its_own_generation(stage: Stage) -> None:
+    """Its documents were put aside as those of generation 1, which nobody retires, drops or erases any more."""
+    stage.second.promote(VIEW, 1)
+    stage.first.drop(VIEW)
+    stage.client.delete(f"{stage.name}@live")  # evicted, say
+    third = stage.opened(3)
+    third.setup()
+    assert third.write(VIEW, [Item("7", 1, doc(3)), Item("700", 1, doc(3))]) == [WRITTEN] * 2
+    third.promote(VIEW, 2)
+    assert stage.cache.get_many(["7", "700", "701"]) == {"7": doc(3), "700": doc(3)}
+    assert stage.plain("701") is None
+    stage.second.drop(VIEW)
+    left = set(stage.client.scan_iter(match=f"{stage.name}*", count=1000))
+    assert left == {f"{stage.name}{what}".encode() for what in (":7", ":700", "@live")}
 
 
 def test_a_number_left_with_a_generation_tells_of_an_older_state(stage: Stage) -> None:

@@ -15,21 +15,23 @@ from sinks.redis.names import Names
 # Of the first entry; see above.
 NO_CHANGE = b"-1"
 
-# For scripts that change a value. ``telling`` is handed what the pointer says, the stream, generation and place (P: the
-# value is at its plain name, H: at a hidden one); afterwards ``keep`` is set if changes are kept. ``tell`` adds one
-# before it is made, unless nothing changes, and returns an error as a table. A value of another type is no document.
+# For scripts that change a value. ``telling`` is handed what the pointer says, pointer, stream, generation and place
+# (P: the value is at its plain name, H: at a hidden one); afterwards ``keep`` is set if changes are kept. ``tell`` adds
+# one before it is made, unless nothing changes, and returns an error as a table. A value of another type is no
+# document. (The HDEL of nothing: as in pointer.py, so that a server without memory can be emptied.)
 TELL = b"""\
-local keep, stream, skip = false, nil, 0
-local function telling(said, key, generation, place)
+local keep, stream, skip, live_at = false, nil, 0, nil
+local function telling(said, pointer, key, generation, place)
   keep = said and string.match(said, '^%d+')
   if not keep then return end
-  stream = key
+  stream, live_at = key, pointer
   skip = #key - #'@@changes' - #generation + (place == 'P' and 2 or 3 + #generation)
 end
 local function tell(value, version, after)
   local before = redis.pcall('GET', value)
   if type(before) ~= 'string' then before = '' end
   if before == after then return end
+  if after == '' then redis.call('HDEL', live_at, '') end
   local id = string.sub(value, skip)
   local added = redis.pcall('XADD', stream, 'MAXLEN', '~', keep, '*', 'k', id, 'v', version, 'b', before, 'a', after)
   return type(added) == 'table' and added.err and added

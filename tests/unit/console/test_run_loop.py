@@ -45,6 +45,7 @@ class Loop:
 
     def go(self, *, until: float | None = None, until_caught_up: bool = False) -> None:
         engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append, paused={})
+        engine.promotions = SimpleNamespace(busy=False)
         made = Parts(
             cast(Any, engine),
             cast(Any, self.source),

@@ -32,8 +32,12 @@ from operations.run.flows import _ours
 from operations.state.folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Registered, Stage
+<<<<<<< HEAD
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
+=======
+from tests.support.promoted import promoted
+>>>>>>> 92e87f9d58a501b564e23a8083b17a30ae182d01
 
 FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
 TEXT = """\
@@ -338,7 +342,7 @@ def test_readers_are_not_sent_to_a_generation_whose_state_was_lost(tmp_path: Pat
     register = register_of(pipeline, "cache")
     register.create("x")
     (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
-    register.promote(2)
+    promoted(register, 2)
     with pytest.raises(StateError, match="nothing is known of how far generation 1 is"):
         promote(pipeline, "cache", 1, lambda _line: None)
     assert register.promotion() is None
@@ -387,7 +391,7 @@ def second_of(pipeline: Pipeline, *, filling: bool) -> None:
     register.create("x")
     (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
     register.generation(2).note_views(["order"])
-    register.promote(2)
+    promoted(register, 2)
     register.begin_retiring(1)
     register.remove(1)
     if filling:

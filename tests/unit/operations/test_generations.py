@@ -20,6 +20,7 @@ from spark.disk.lease import STOP_IT, Lease
 from spark.disk.made_of import as_defined, define, outdated
 from spark.disk.register import Register
 from spark.disk.state import Generation
+from tests.support.promoted import promoted
 
 TEXT = """
 version: 1
@@ -198,8 +199,8 @@ def test_who_promotes_too_early_is_told_that_the_next_generation_is_being_filled
     assert promote.candidate(pipeline, "search", 1, *promotable).number == 1  # who names one is taken at his word
     register.move(2, "ready")
     assert promote.candidate(pipeline, "search", None, *promotable).number == 2
-    register.promote(2)
-    register.promote(1)
+    promoted(register, 2)
+    promoted(register, 1)
     register.create("another")
     with pytest.raises(StateError, match="generation 3 is still being filled"):  # not back to 2, which he left
         promote.candidate(pipeline, "search", None, *promotable)
@@ -232,10 +233,10 @@ def test_promote_rollback_retire_and_numbers_are_never_used_twice(tmp_path: Path
     assert register.kept() == [1]
     register.move(2, "ready")
     assert (register.living(), register.kept()) == (1, [1, 2])
-    register.promote(2)
-    register.promote(2)
+    promoted(register, 2)
+    promoted(register, 2)
     assert [(e.number, e.stage) for e in register.entries()] == [(1, "previous"), (2, "living")]
-    register.promote(1)
+    promoted(register, 1)
     assert [(e.number, e.stage) for e in register.entries()] == [(1, "living"), (2, "previous")]
     register.remove(2)
     assert register.create("again").number == 3
@@ -311,6 +312,21 @@ def test_who_was_overtaken_takes_no_record_of_the_other_away(tmp_path: Path) -> 
     assert under_way is not None and (under_way.number, under_way.moving) == (1, True)
     register.promote(1)
     assert register.living() == 1
+
+
+def test_who_sleeps_until_readers_were_taken_back_changes_nothing(tmp_path: Path) -> None:
+    """`run` had ended his promotion, somebody had gone back: the register then said what readers did not see."""
+    register = Register(tmp_path, "shop", "search")
+    register.create("x")
+    promoted(register, 2)
+    (living,) = (entry for entry in register.entries() if entry.stage == "living")
+    register.promote(2)  # he wakes up before that
+    assert living in register.entries()
+    promoted(register, 1)
+    with pytest.raises(StateError, match="was given up, or ended, by somebody else") as refused:
+        register.promote(2)
+    assert "which one readers see" in str(refused.value)
+    assert (register.living(), register.promotion()) == (1, None)
 
 
 def test_a_promotion_to_what_was_removed_is_forgotten_and_never_ends_without_a_living_one(tmp_path: Path) -> None:

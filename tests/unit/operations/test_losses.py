@@ -24,6 +24,7 @@ from operations.status.facts import judged
 from operations.status.sinks import _sink
 from spark.failures import explain
 from tests.support.losing import engine_of
+from tests.support.promoted import promoted
 from tests.support.steps import begin_and_fail, compare, fail, wait, work
 
 TEXT = """\
@@ -301,7 +302,7 @@ def filled(case: Case, stage: Any) -> None:
     case.server.beats[number] = 0
     register.move(number, "ready")
     if stage == "living":
-        register.promote(number)
+        promoted(register, number)
 
 
 def test_only_sinks_that_say_so_are_made_again(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
@@ -393,7 +394,7 @@ def test_what_is_complete_is_promoted_and_then_compared(
     filled(case, "ready")
     case.until(lambda: "promote" in case.verbs)
     assert case.asked[1] == ("promote", "cache", 2)
-    register_of(pipeline, "cache").promote(2)
+    promoted(register_of(pipeline, "cache"), 2)
     case.until(lambda: "retire" in case.verbs)
     register_of(pipeline, "cache").remove(1)
     case.until(lambda: not case.losses.busy)

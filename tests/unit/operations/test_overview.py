@@ -28,6 +28,7 @@ from operations.state.pausing import pause
 from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.sinks import STATES
 from operations.trace.verdict import verdict
+from tests.support.promoted import promoted
 from tests.support.watched import NOWHERE, documented, status, world
 
 
@@ -214,7 +215,7 @@ def test_a_promotion_is_told_before_it_is_done(tmp_path: Path) -> None:
         assert (told["verb"], told["from"], told["to"], told["refused"]) == ("promote", 1, 2, [])
         assert (told["views"], told["added"], told["gone"]) == (["flight", "new"], ["new"], ["old"])
         assert register.living() == 1
-        register.promote(2)
+        promoted(register, 2)
         assert promotion_report(pipeline, "search", 1)["verb"] == "rollback"
         assert promotion_report(pipeline, "search", 2)["refused"] == ["readers see this generation already"]
         pause(pipeline, "search", None, lambda line: None)

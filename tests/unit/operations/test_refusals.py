@@ -24,6 +24,7 @@ from operations.status.sinks import generation_status
 from operations.verify.verifier import Asked, Verifier
 from spark.disk.lease import EXPIRES_SECONDS, Holder
 from spark.disk.made_of import define
+from tests.support.promoted import promoted
 
 TEXT = """\
 version: 1
@@ -126,7 +127,7 @@ def test_what_only_the_previous_generation_uses_stops_only_that(pipeline: Pipeli
     make(pipeline, "cache", 1, "living")
     newer = loads(TEXT.replace("STATE", str(pipeline.engine.state_dir)).replace("[id, name]", "[id]"), "shop.yaml", {})
     make(newer, "cache", 2, "ready")
-    register_of(newer, "cache").promote(2)
+    promoted(register_of(newer, "cache"), 2)
     run = open_all(newer, BROKEN["column"], opened)
     assert ("cache", 2) in {(build.sink, build.generation.number) for build in run.builds}
     (line,) = run.refused.lines

@@ -25,6 +25,7 @@ from operations.state.frozen import Frozen, freeze, read_frozen, thaw
 from operations.state.shapes import known_shapes, owe, read_owed, remember_shapes
 from operations.status.evolving import evolving, line
 from spark.disk.made_of import define
+from tests.support.promoted import promoted
 
 TEXT = """
 version: 1
@@ -193,8 +194,7 @@ def test_a_view_that_can_be_made_again_asks_for_nothing_any_more(tmp_path: Path)
     assert "what to do" not in former and former.endswith("readers see another generation")
     assert not is_former(pipeline, generation)
     register_of(pipeline, "search").create("asked for")
-    register_of(pipeline, "search").move(2, "ready")
-    register_of(pipeline, "search").promote(2)
+    promoted(register_of(pipeline, "search"), 2)
     assert is_former(pipeline, generation)
 
 
@@ -289,7 +289,7 @@ def test_of_a_generation_that_nobody_reads_no_new_generation_is_told(tmp_path: P
     pipeline = make(tmp_path)
     register = register_of(pipeline, "search")
     register.create("asked for")
-    register.promote(2)
+    promoted(register, 2)
     define(register.generation(2), pipeline, [])
     (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
     said = done(pipeline, {**BEFORE, "public.orders": WIDER}).said

@@ -23,6 +23,7 @@ from operations.schema.work import LONGEST_PAUSE, Work
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
 from operations.state.frozen import freeze
+from tests.support.promoted import promoted
 
 BUILD, READ = Todo(("x",), 1.0, rebuild=True), Todo(("x",), 1.0, read="")
 
@@ -290,7 +291,7 @@ def test_a_generation_that_nobody_reads_any_more_asks_for_nothing_and_is_no_erro
         (first,) = calls[-1][0].values()
         assert first.endswith("correct the view") and evolving.former == set()
         register.create("asked for")
-        register.promote(2)
+        promoted(register, 2)
         evolving._hold(engine)
         (second,) = calls[-1][0].values()
         assert "view order has no column n" in second and "correct" not in second

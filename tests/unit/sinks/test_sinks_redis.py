@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import textwrap
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from redis.cluster import key_slot
 
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
+from sinks.contract import Answer, Item
 from sinks.redis import names
 from sinks.redis.client import ERRORS, is_no_script, is_passing, lacks_rights
 from sinks.redis.pointer import Pointer
@@ -24,6 +26,14 @@ from sinks.redis.script import Change, Terms, command
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.sink import RedisSink
+
+# What a command in a script is refused with by 6.2 and 7.0, wrapped or not, and by later ones.
+FROZEN = (
+    "@user_script: 1: The user executing the script can't run this command or subcommand",
+    "Error running script (call to f_1): @user_script:1: @user_script: 1: The user executing the script can't access "
+    "at least one of the keys mentioned in the command arguments",
+    "ACL failure in script: User headwater has no permissions to run the 'set' command",
+)
 
 IDS = st.text(st.characters(codec="utf-8")) | st.text("{}%7BbDd25|:", min_size=1)
 
@@ -135,8 +145,9 @@ def test_errors_that_pass(error: Exception) -> None:
         redis.AuthenticationError("invalid username-password pair or user is disabled."),
         redis.exceptions.NoPermissionError("this user has no permissions to run the 'evalsha' command"),
         redis.ResponseError("NOAUTH Authentication required."),
+        *(redis.ResponseError(text) for text in FROZEN),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=lambda error: str(error)[:60],
 )
 def test_missing_rights_do_not_pass(error: Exception) -> None:
     assert lacks_rights(error)
@@ -144,12 +155,11 @@ def test_missing_rights_do_not_pass(error: Exception) -> None:
 
 
 def test_other_errors_neither() -> None:
-    wrong = redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
-    assert not is_passing(wrong)
+    assert not is_passing(WRONG)
     assert not is_passing(redis.ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
     assert not is_passing(redis.ResponseError("unknown command 'X', with args beginning with: 'BUSY' 'MOVED'"))
     assert is_no_script(redis.exceptions.NoScriptError("No matching script."))
-    assert not is_no_script(wrong)
+    assert not is_no_script(WRONG)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +181,40 @@ def test_other_errors_neither() -> None:
 def test_what_a_cluster_will_never_take_is_not_waited_for(error: Exception) -> None:
     assert not is_passing(error)
     assert isinstance(error, ERRORS)
+
+
+WRONG = redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
+
+
+def written(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[Answer]:
+    """What becomes of two items a call, as a server answers so."""
+    pipe = SimpleNamespace(execute_command=lambda *_: None, execute=lambda raise_on_error: list(answers))
+    client = SimpleNamespace(pipeline=lambda transaction: pipe)
+    monkeypatch.setattr("sinks.redis.write.GROUP", 2)
+    monkeypatch.setattr("sinks.redis.server.Server.client", lambda self: client)
+    count = 2 * len(answers)
+    return RedisSink(config()).write("plane", [Item(str(n), 1, b"{}") for n in range(count)])
+
+
+@pytest.mark.parametrize(
+    "error", [*FROZEN, "@user_script: 1: Unknown Redis command called from Lua script", "invalid expire time in set"]
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_server_refuses_of_everybody_makes_no_letters(
+    monkeypatch: pytest.MonkeyPatch, error: str, whole: bool
+) -> None:
+    """An administrator who took the right to write away had each change passed over, and the offsets moved on."""
+    failed = redis.ResponseError(error)
+    with pytest.raises(SinkRefused, match=re.escape(error[:40])):
+        written(monkeypatch, [1, 1], failed if whole else [failed, failed])
+
+
+def test_what_an_item_can_cause_is_its_own_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = redis.ResponseError("string exceeds maximum allowed size (proto-max-bulk-len)")
+    answers = written(monkeypatch, [1, WRONG], [large, 0])
+    assert [one.outcome.value for one in answers] == ["written", "rejected", "rejected", "stale"]
+    with pytest.raises(SinkRefused, match="WRONGTYPE"):  # the pointer of all of them is somebody else's key
+        written(monkeypatch, [1, 1], WRONG)
 
 
 def config(**over: Any) -> dict[str, Any]:

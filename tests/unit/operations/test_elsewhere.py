@@ -32,12 +32,9 @@ from operations.run.flows import _ours
 from operations.state.folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Registered, Stage
-<<<<<<< HEAD
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
-=======
 from tests.support.promoted import promoted
->>>>>>> 92e87f9d58a501b564e23a8083b17a30ae182d01
 
 FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
 TEXT = """\

@@ -12,6 +12,7 @@ from cdc.errors import HeadwaterError
 from console.http.pages.asking import Shown
 from console.http.pages.model import heard, overview, words_of
 from console.http.pages.render import page
+from console.http.reports import LONGEST_KEY
 from console.http.served import Served, known_sinks
 from operations.generations.promotion import promotion_report
 from operations.jobs.job import told
@@ -71,7 +72,7 @@ def trace(
     request: Request,
     asked: Shown,
     table: Annotated[str, Query(max_length=LONGEST)] = "",
-    key: Annotated[str, Query(max_length=LONGEST)] = "",
+    key: Annotated[str, Query(max_length=LONGEST_KEY)] = "",
     values: Annotated[bool, Query()] = False,
     part: Part = None,
 ) -> HTMLResponse:

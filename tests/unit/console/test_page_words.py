@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from cdc.catalogue import Column, Table
+from cdc.errors import StateError
 from cdc.view import View
 from console.http.reports import LONGEST_KEY
 from operations.held import with_moments
@@ -116,3 +117,29 @@ def test_a_warehouses_moments_are_read_as_postgress_are() -> None:
         "n": 1795915877198436,
     }
     assert with_moments(View.identity(table), {**row, "placed": None})["placed"] is None
+
+
+def test_a_second_click_is_refused_as_such_and_leads_back_to_the_sink(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was answered as an error of the server, with a way to the overview alone."""
+
+    def under_way(*_: Any, **__: Any) -> None:
+        raise StateError("sink search: rebuild is under way", fix="wait until it has ended")
+
+    monkeypatch.setattr(made.served.jobs, "begin", under_way)
+    answer = made.send("/sinks/search/rebuild", csrf=made.csrf())
+    assert answer.status_code == 409 and 'href="/sinks/search"' in answer.text and "is under way" in answer.text
+    assert made.browser.post("/v1/jobs", json={"verb": "rebuild", "sink": "search"}).status_code == 409
+    answer = made.send("/sinks/nono/rebuild", csrf=made.csrf())
+    assert answer.status_code == 404 and "/sinks/nono" not in answer.text
+
+
+def test_a_slot_that_is_not_there_is_not_said_to_be_unknown(made: World) -> None:
+    assert "<dd>not known" not in made.browser.get("/").text
+    told = status(search={})
+    told["source"] |= {"slot_there": False, "slot_active": None, "slot_lag_bytes": None, "error": "there is no slot x"}
+    made.served.watching._questions = {**made.served.watching._questions, "status": lambda _: told}
+    made.look()
+    page = made.browser.get("/").text
+    assert "<dd><strong>there is none</strong></dd>" in page and "<dd>not known" not in page

@@ -181,7 +181,7 @@ def _log(status: Any, sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mappi
     told = [flow["lag_events"] for sink in sinks for flow in sink["flows"] if flow["offsets"]] + records
     return {
         "level": "idle" if not told else "bad" if None in told else "good",
-        "judgement": "not asked" if not told else "silent" if None in told else "well",
+        "judgement": "not asked" if not told else "Kafka does not answer" if None in told else "well",
         "cause": "Kafka does not answer" if None in told else None,
         "warning": None,
         "rate": max(known, default=None),

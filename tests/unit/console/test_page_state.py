@@ -119,3 +119,10 @@ def test_what_goes_on_by_itself_is_not_said_aloud_again() -> None:
     assert first["words"] != then["words"]  # the ages, and who stands first
     assert first["heard"] == then["heard"] != other["heard"]
     assert shown(status(cache={}))["heard"] != shown(status(cache={}), kept=verified("cache"))["heard"]
+
+
+def test_a_log_that_does_not_answer_is_named_as_such() -> None:
+    told = status(cache={})
+    told["sinks"][0]["flows"][0]["lag_events"] = None
+    view = shown(told)
+    assert (view["level"], view["words"]) == ("bad", "log: Kafka does not answer")

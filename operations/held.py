@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cdc.join.view import JoinedView
 from cdc.keys import alike
 from cdc.records.position import FIRST_LSN
+from cdc.types import spark_type
+from cdc.types.times import canonical_date, canonical_timestamp
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened
@@ -33,6 +36,23 @@ def place_of(view: View, version: int | None) -> int | None:
     """What a version is in the log, as a position; None where it is none: a fill of joined documents counts its slices.
     Pure."""
     return None if isinstance(view, JoinedView) and version is not None and version < FIRST_LSN else version
+
+
+_TOLD: Mapping[str, Callable[[int], str]] = {
+    "date": canonical_date,
+    "timestamp_ntz": canonical_timestamp,
+    "timestamp": lambda micros: f"{canonical_timestamp(micros)}Z",
+}
+
+
+def with_moments(view: View, row: dict[str, Any]) -> dict[str, Any]:
+    """A warehouse's row to be read beside Postgres's: days and moments in its own columns as texts. Pure."""
+    by_name = view.table.by_name
+    columns = view.tree.columns if isinstance(view, JoinedView) else view.columns
+    told = {out: _TOLD.get(spark_type(by_name[source])) for source, out in columns if source in by_name}
+    return row | {
+        out: tell(row[out]) for out, tell in told.items() if tell is not None and isinstance(row.get(out), int)
+    }
 
 
 def held_under(generation: Opened, view: View, key: str) -> Found:

@@ -74,13 +74,13 @@ class Patience:
         Raises:
             SinkUnavailable: no progress for ``give_up_seconds``, or the sink is being closed.
         """
-        now = self._clock()
+        now, reason = self._clock(), reason.rstrip("; ")  # a server's own words may end so
         if self._since is None:
             self._since = now
         waited = now - self._since
         if self._stop.is_set() or (self._give_up is not None and waited >= self._give_up):
             raise SinkUnavailable(
-                f"{self._who} is not available: {reason}",
+                f"{self._who} is not available: {reason.removeprefix(f'{self._who}: ')}",
                 means="the batch is held, nothing was skipped; "
                 + ("the sink was closed." if self._stop.is_set() else f"gave up after {waited:.0f} s."),
                 fix="mend that, or bring the server back (`headwater ps` shows local ones): `headwater run` tries "

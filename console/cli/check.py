@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.cli.shared.options import json_option, pipeline_argument, print_json, with_file
+from console.cli.shared.options import json_option, pipeline_argument, print_json
 from console.cli.shared.patience import patient
+from console.commands import with_file
 
 if TYPE_CHECKING:
     from connectors.preflight import Answer, Finding

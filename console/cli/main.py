@@ -16,7 +16,7 @@ import click
 
 from cdc.errors import ClusterError, HeadwaterError
 from cdc.wording import worded
-from console.cli.shared.options import with_file
+from console.commands import with_file
 
 # verb -> one line for `headwater --help`; the module console.cli.<verb> holds a click command named `command`.
 VERBS = {

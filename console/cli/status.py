@@ -18,9 +18,10 @@ from rich.text import Text
 
 from cdc.pipeline import Pipeline, load
 from cdc.wording import TO_DO, split
-from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_option, with_file
+from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_option
 from console.cli.shared.patience import saying_why
 from console.cli.shared.tables import plain_table, show, width
+from console.commands import with_file
 from operations.state.pausing import Pause
 from operations.status.alive import ailments
 from operations.status.evolving import line as evolving_line

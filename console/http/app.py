@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from cdc.errors import ConfigError, HeadwaterError, Refused, UnknownName
+from cdc.errors import ConfigError, HeadwaterError, Refused, StateError, UnknownName
 from console.http import documents, events, freshness, jobs, matches, metrics, overview, queries, reports, stream
 from console.http.guard import Access, Guard
 from console.http.pages import act, letters, show
@@ -82,6 +82,8 @@ class _Static(StaticFiles):
 async def _explained(request: Request, error: Exception) -> Response:
     assert isinstance(error, HeadwaterError)
     status = 503 if error.transient else 500
+    if isinstance(error, StateError) and request.method == "POST":
+        status = 409  # another one is under way: nothing of this server is broken
     if isinstance(error, ConfigError):
         status = 404 if isinstance(error, UnknownName) else 403 if isinstance(error, Refused) else 400
     return _answer(request, status, told(error))
@@ -97,4 +99,5 @@ async def _plain(request: Request, error: Exception) -> Response:
 def _answer(request: Request, status: int, body: dict[str, Any]) -> Response:
     if request.url.path.startswith(("/v1/", "/openapi.json", "/static/")):
         return JSONResponse({"error": body}, status)
-    return page(request, "error.html", status, error=body, pipeline=request.query_params.get("pipeline"))
+    back = request.path_params.get("sink") if status != 404 else None  # of one that is not there no page is
+    return page(request, "error.html", status, error=body, pipeline=request.query_params.get("pipeline"), back=back)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from cdc.errors import Refused
 from cdc.pipeline import Pipeline, load
-from console.http.reports import Asked, Written, with_digits
+from console.http.reports import LONGEST_KEY, Asked, Written, with_digits
 from console.http.served import Served
 from operations.child_process import Apart
 from operations.explain.hidden import without_values
@@ -28,6 +28,7 @@ T = TypeVar("T")
 LONGEST = 500
 Name = Annotated[str | None, Query(max_length=LONGEST)]
 Names = Annotated[tuple[Annotated[str, Query(max_length=LONGEST)], ...], Query(description="May be repeated.")]
+Keys = Annotated[tuple[Annotated[str, Query(max_length=LONGEST_KEY)], ...], Query(description="May be repeated.")]
 Values = Annotated[bool, Query(description="Also what rows hold; only for who may operate.")]
 
 
@@ -40,7 +41,7 @@ def wanted(
     sink: Names = (),
     view: Names = (),
     table: Names = (),
-    key: Names = (),
+    key: Keys = (),
     cause: Annotated[str | None, Query(max_length=1_000, description="A regular expression.")] = None,
     since: Annotated[str | None, Query(max_length=50, description="30m, 2h, 7d ago, or a date or time.")] = None,
     generation: Annotated[int | None, Query(ge=1, description="Of one sink; else the one that readers see.")] = None,
@@ -81,7 +82,7 @@ def explain(
     request: Request,
     asked: Asked,
     sink: Annotated[str, Query(max_length=LONGEST)],
-    key: Annotated[str, Query(max_length=LONGEST)],
+    key: Annotated[str, Query(max_length=LONGEST_KEY)],
     view: Name = None,
     expected: Annotated[bool, Query(description="Also build it from Postgres; may start Spark.")] = False,
     values: Values = False,
@@ -97,7 +98,7 @@ def preview(
     request: Request,
     asked: Asked,
     view: Annotated[str, Query(max_length=LONGEST)],
-    key: Name = None,
+    key: Annotated[str | None, Query(max_length=LONGEST_KEY)] = None,
     where: Annotated[str | None, Query(max_length=10_000, description="SQL over the root's columns.")] = None,
     sample: Annotated[int, Query(ge=1, le=1_000)] = 5,
     diff: Annotated[bool, Query(description="What differs from what the sink's readers see.")] = False,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from console.http.reports import Asked, Written, with_digits
+from console.http.reports import LONGEST_KEY, Asked, Written, with_digits
 from console.http.served import known_sinks
 from operations.generations.promotion import promotion_report
 from operations.trace.report import trace_report
@@ -41,7 +41,9 @@ def trace(
     request: Request,
     asked: Asked,
     table: Annotated[str, Query(max_length=500, description="schema.table, or its name alone.")],
-    key: Annotated[str, Query(max_length=500, description="The primary key; of several columns with | between.")],
+    key: Annotated[
+        str, Query(max_length=LONGEST_KEY, description="The primary key; of several columns with | between.")
+    ],
     values: Annotated[bool, Query(description="Also what the row holds; only for who may operate.")] = False,
 ) -> Written:
     """Follow a row from Postgres through its topic into each sink, and say where it is stuck. Takes seconds."""

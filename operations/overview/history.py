@@ -37,6 +37,17 @@ class Sample:
     state: str
 
 
+def age_of(sink: Mapping[str, Any], promised: float | None) -> float | None:
+    """How old what a sink's readers see is, in seconds; None if nobody knows. Pure.
+
+    Args:
+        sink: one of ``status --json``'s.
+        promised: as who waits for a write is told it: nothing of a sink that is paused, for which nobody is to wait,
+            though its readers go on to see what they saw.
+    """
+    return sink["age_seconds"] if promised is None and sink["paused"] else promised
+
+
 def sample_of(sink: Mapping[str, Any], age: float | None, at: float) -> Sample:
     """A sample of one of ``status --json``'s sinks."""
     read = sum(end for flow in sink["flows"] for parts in flow["offsets"].values() for end in parts.values())

@@ -18,7 +18,7 @@ from cdc.pipeline import Pipeline
 from operations.freshness.waits import Waits
 from operations.overview.builds import builds
 from operations.overview.changes import Rates
-from operations.overview.history import EVERY_SECONDS, History, sample_of
+from operations.overview.history import EVERY_SECONDS, History, age_of, sample_of
 from operations.overview.kept import kept_report
 from operations.overview.tables import tables_report
 from operations.status.sinks import status_report
@@ -174,7 +174,8 @@ class Watching:
         """What is worked out whenever the sinks were looked at: how old what readers see is, and rates."""
         freshness = {sink: self._fresh(sink) for sink in pipeline.sinks}
         for sink in (status or {"sinks": []})["sinks"]:
-            self.history(sink["sink"]).add(sample_of(sink, freshness[sink["sink"]]["age"], time.time()))
+            age = age_of(sink, freshness[sink["sink"]]["age"])
+            self.history(sink["sink"]).add(sample_of(sink, age, time.time()))
         return {"freshness": freshness, "rates": {sink: self.history(sink).rates() for sink in pipeline.sinks}}
 
     def _note(self, name: str, value: Any, error: str | None, seconds: float, more: Mapping[str, Any]) -> None:

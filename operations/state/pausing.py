@@ -1,6 +1,7 @@
 """A sink that is paused for a maintenance window: nothing is written to it until it is resumed.
 
     <state_dir>/<pipeline>/<sink>/paused.json       since when, by whom, why; gone when it is resumed
+    <state_dir>/<pipeline>/<sink>/resumed           empty: made when it is; as old as that is long ago
 
 The note is what counts, whichever process is alive: `run` lets the sink's generations go as it sees it, and one that
 starts later does not take them. Imports nothing heavy: `run` looks at every step, `status` is asked often.
@@ -30,6 +31,10 @@ Say = Callable[[str], None]
 
 # How long whoever writes to the sink may take to let go: a task ends what it has begun, a merge its commit.
 LET_GO_SECONDS = 60.0
+
+# How long after that `run` may still be on its way to take a sink up: flows are planned and opened one after the
+# other. As long as one that opens flows anew may be silent (spark/disk/status.py).
+TAKEN_UP_SECONDS = 120.0
 
 # Of a pause whose note can't be read, in place of who has made it.
 UNKNOWN = "somebody whose note can't be read"
@@ -92,6 +97,15 @@ def pause_of(pipeline: Pipeline, sink: str) -> Pause | None:
         return paused(pipeline, sink)
     except StateError as error:
         return Pause(0.0, UNKNOWN, error.what)
+
+
+def resumed_lately(pipeline: Pipeline, sink: str) -> bool:
+    """Whether a sink was resumed so short a time ago that a `run` at work may not have taken it up yet: until then what
+    its flows say is what they said when they were let go."""
+    try:
+        return time.time() - _resumed(pipeline, sink).stat().st_mtime <= TAKEN_UP_SECONDS
+    except OSError:
+        return False
 
 
 def rests(pipeline: Pipeline, sink: str) -> bool:
@@ -179,6 +193,8 @@ def resume(pipeline: Pipeline, sink: str) -> Pause | None:
         known = paused(pipeline, sink)
     except StateError:
         known = Pause(time.time(), UNKNOWN)
+    if known is not None:  # before the pause ends: nobody must find neither
+        _resumed(pipeline, sink).touch()
     _path(pipeline, sink).unlink(missing_ok=True)
     return known
 
@@ -221,3 +237,7 @@ def _user() -> str:
 
 def _path(pipeline: Pipeline, sink: str) -> Path:
     return state_dir(pipeline) / pipeline.name / sink / "paused.json"
+
+
+def _resumed(pipeline: Pipeline, sink: str) -> Path:
+    return _path(pipeline, sink).with_name("resumed")

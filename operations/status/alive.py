@@ -38,11 +38,16 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         if generation.refused():
             found.append(f"{sink}: refused")
             continue
-        states = generation.states()
-        found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]
-        if not states and state_of(None, generation.lease.holder()) not in _WELL:
+        report = judged(pipeline, [sink]).sinks[sink]
+        hanging, states = report.flows, generation.states()
+        # One that was just resumed is said to be stopped until the `run` at work takes it up, which must not be killed.
+        coming = {flow for flow, one in hanging.items() if one.judged.judgement == "starting"}
+        found += [
+            f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL and flow not in coming
+        ]
+        never = not states and state_of(None, generation.lease.holder()) not in _WELL
+        if never and report.judged.judgement != "starting":
             found.append(f"{sink}: never run")
-        hanging = judged(pipeline, [sink]).sinks[sink].flows
         found += [
             f"{sink}, {flow}: stalled: {one.judged.cause}"
             for flow, one in hanging.items()

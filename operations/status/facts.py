@@ -14,7 +14,7 @@ from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_
 from operations.state.accepted import runs_without
 from operations.state.letters import letter_counts
 from operations.state.losses import LossNote
-from operations.state.pausing import pause_of
+from operations.state.pausing import pause_of, resumed_lately
 from operations.status.evolving import evolving, line
 from operations.status.judgement import (
     FlowFacts,
@@ -49,6 +49,7 @@ class FlowReport:
         age: seconds since then.
         behind: records that wait, when its process last looked; None when not known.
         still: seconds since it was last seen to get on, or to have nothing to do; None when nobody looks.
+        gone: no process works on it.
     """
 
     status: FlowStatus | None
@@ -57,6 +58,7 @@ class FlowReport:
     age: float | None
     behind: int | None
     still: float | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,9 @@ def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any]
 
     now, note = time.time(), read_source_note(pipeline)
     limit = limit_of(pipeline.source.heartbeat_seconds)
-    source = judge_source(source_facts(note, now, limit, live))
-    sinks = {name: _sink(pipeline, name, source, now) for name in chosen_sinks(pipeline, only)}
+    facts = source_facts(note, now, limit, live)
+    source = judge_source(facts)
+    sinks = {name: _sink(pipeline, name, source, now, facts.watched) for name in chosen_sinks(pipeline, only)}
     return Report(now, source, note, limit, sinks)
 
 
@@ -191,25 +194,50 @@ def _trigger(pipeline: Pipeline, sink: str) -> float:
     return max(own, pipeline.engine.trigger_ms / 1000)
 
 
-def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkReport:
+def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched: bool) -> SinkReport:
     from operations.state.folder import register_of
 
     register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
     living = register.living()
-    flows = {
-        number: flow_reports(pipeline, register.generation(number), note, source, now)
-        for number in sorted({living, *register.kept()})
-    }
-    own = flows.pop(living)
     facts = replace(_sink_facts(pipeline, name, register.generation(living)), cut=_cut(register))
     if note is not None and now - note.at <= STALE_SECONDS:
         facts = replace(facts, away=note.away, astray=note.astray)
-    judgement = judge_sink(facts, [one.judged for one in own.values()])
+    resumed = watched and resumed_lately(pipeline, name)
+    if resumed and facts.state in _GONE:
+        facts = replace(facts, state="starting")
+    flows = {
+        number: _resting(name, facts, flow_reports(pipeline, register.generation(number), note, source, now), resumed)
+        for number in sorted({living, *register.kept()})
+    }
+    own = flows.pop(living)
+    # Of several that are as bad the first is told of: the one that most waits for.
+    judgement = judge_sink(facts, [one.judged for one in sorted(own.values(), key=lambda one: -(one.behind or 0))])
     moments = [one.as_of for one in own.values()]
     known = [moment for moment in moments if moment is not None]
     as_of = min(known) if known and len(known) == len(moments) else None
     age = None if as_of is None else max(now - as_of, 0.0)
     return SinkReport(living, _named(judgement, name), as_of, age, sink_limit(pipeline, name), own, flows)
+
+
+# Of a flow or a generation that no process works on.
+_GONE = ("dead", "stopped", "never run")
+
+
+def _resting(sink: str, facts: SinkFacts, flows: dict[str, FlowReport], resumed: bool) -> dict[str, FlowReport]:
+    """Flows of a sink that is paused are so too, whatever their process said as it let them go; those of one that was
+    just resumed are to be started by the `run` that is at work: another one would be refused. Pure."""
+    if facts.paused is not None:
+        rests = _named(judge_sink(facts, ()), sink)
+        return {flow: replace(one, judged=rests) for flow, one in flows.items()}
+    if resumed:  # one that is at work stood still as long as it was paused: nobody may say that it hangs
+        return {
+            flow: replace(one, judged=_TAKEN_UP) if one.gone or one.judged.judgement == "stalled" else one
+            for flow, one in flows.items()
+        }
+    return flows
+
+
+_TAKEN_UP = Judgement("starting", "it was resumed, and `headwater run` takes it up")
 
 
 def _cut(register: Register) -> str | None:
@@ -270,7 +298,8 @@ def flow_reports(
         one = told.get(name)
         facts = _flow_facts(pipeline, generation.sink, name, _Seen(state, status, one, watched, now))
         as_of = one.as_of if one else None
-        found[name] = FlowReport(status, judge_flow(facts, source), as_of, facts.age, facts.behind, facts.still)
+        how_far = (as_of, facts.age, facts.behind, facts.still)
+        found[name] = FlowReport(status, judge_flow(facts, source), *how_far, gone=state in _GONE)
     return found
 
 

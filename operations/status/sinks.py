@@ -173,7 +173,7 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
 
 
 def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[str, Any]:
-    from spark.disk.checkpoint import committed_offsets
+    from spark.disk.checkpoint import committed_offsets, passes_before
     from spark.disk.status import FlowStatus
 
     folder, holder = generation.flow_folder(name), generation.lease.holder()
@@ -187,7 +187,7 @@ def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[s
         "flow": name,
         "state": state,
         "pid": holder.pid if holder is not None and told is None and state == "starting" else status and status.pid,
-        "batch_id": batch,
+        "batch_id": batch + passes_before(folder),
         "offsets": {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()},
         "lag_events": lag_events,
         "lag_seconds": lag_seconds,

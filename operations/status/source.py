@@ -57,6 +57,7 @@ class SourceState:
         return {
             "connector": words["connector"],
             "tasks": list(words["tasks"]),
+            "slot_there": None if seen is None else slot is not None,
             "slot_active": None if slot is None else slot.active,
             "slot_lag_bytes": None if slot is None else slot.behind_bytes,
             "wal": judged(self.pipeline, seen).to_dict(),

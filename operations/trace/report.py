@@ -24,7 +24,7 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
-from operations.held import held_under, place_of
+from operations.held import held_under, place_of, with_moments
 from operations.holding import with_later
 from operations.no_key import no_key
 from operations.opened import Opened, going_on
@@ -204,6 +204,7 @@ class _Case:
         found = held_under(opened, view, _id_in(view, self.key))
         if view.key == self.table.primary_key and not isinstance(view, StatefulView):
             self.near += found.near
+        shown = with_moments(view, found.document) if opened.warehouse and found.document else found.document
         return {
             "sink": sink,
             "type": opened.part.type,
@@ -218,7 +219,7 @@ class _Case:
             "there": found.document is not None,
             **_position(place_of(view, found.version)),
             "error": None,
-            **({"document": found.document} if self.values else {}),
+            **({"document": shown} if self.values else {}),
         }
 
     def judged(self, one: dict[str, Any], newest: Newest | None) -> dict[str, Any]:

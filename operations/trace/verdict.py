@@ -41,7 +41,7 @@ def _nowhere(report: Mapping[str, Any]) -> str:
     words = report["not_a_key"] or words
     # Only where the log was not read to its beginning, else it would be stuck there.
     if holders := sorted({sink["sink"] for sink in report["sinks"] if sink["there"] and not sink["stays"]}):
-        words += f"; documents of it are in {', '.join(holders)}: `headwater verify` tells whether they may be"
+        words += f"; documents of it are in {', '.join(holders)}: `headwater verify FILE` tells whether they may be"
     return words + (f"; did you mean {' or '.join(report['near'])}?" if report["near"] else "")
 
 
@@ -55,7 +55,8 @@ def _unread(log: Mapping[str, Any]) -> str | None:
 def _parts(report: Mapping[str, Any]) -> str:
     """Joined documents that show the row are not looked at: they may be older, and nothing here would know."""
     views = sorted({view for sink in report["sinks"] for view in sink.get("part_of", ())})
-    return f"; documents of {', '.join(views)} show it too, and are not looked at: `headwater explain`" if views else ""
+    command = "`headwater explain FILE SINK KEY`"
+    return f"; documents of {', '.join(views)} show it too, and are not looked at: {command}" if views else ""
 
 
 def _before_the_log(source: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -91,19 +92,20 @@ def _in_sink(sink: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
         return None
     if sink["applied"] is False:
         at = sink["applied_offset"]
-        how_far = "nothing of it yet" if at is None else f"it up to offset {at:,}"
+        # What is kept is the next offset: the record at it has not been applied.
+        how_far = f"it up to offset {at - 1:,}" if at else "nothing of it yet"
         why = f": {sink['last_error'].splitlines()[0]}" if sink["last_error"] else ""
         where = f"partition {log['partition']}, offset {log['offset']:,}"
         return f"the record is in the log ({where}), and sink {name} has applied {how_far}; it is {sink['state']}{why}"
-    held = f"sink {name} has applied the record, and"
+    held, verify = f"sink {name} has applied the record, and", _verify(name)
     # A joined document bears the version of its fill, or of its newest row.
     compared = not sink["joined"] and None not in (sink["position"], log["position"])
     older = compared and sink["position"] < log["position"]
     if log["deleted"]:
-        return f"{held} still has a document, though it is a delete: `headwater verify`" if sink["there"] else None
+        return f"{held} still has a document, though it is a delete: {verify}" if sink["there"] else None
     if not sink["there"] and not sink["where"]:  # a condition may leave the row out
-        return f"{held} has no document: look at the dead letters, then `headwater verify`"
-    return f"{held} has an older version: `headwater verify`" if older else None
+        return f"{held} has no document: look at the dead letters, then {verify}"
+    return f"{held} has an older version: {verify}" if older else None
 
 
 def _of_no_row(sink: Mapping[str, Any], source: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
@@ -113,5 +115,9 @@ def _of_no_row(sink: Mapping[str, Any], source: Mapping[str, Any], log: Mapping[
         return None
     return (
         f"there is no such row, the log has no record of one, and sink {sink['sink']} has a document: "
-        "`headwater verify` names it, and with `--repair` it goes"
+        f"{_verify(sink['sink'])} names it, and with `--repair` it goes"
     )
+
+
+def _verify(sink: str) -> str:
+    return f"`headwater verify FILE --sink {sink}`"

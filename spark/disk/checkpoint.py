@@ -142,6 +142,15 @@ def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]
         return commits[-1], {}
 
 
+def passes_before(folder: Path) -> int:
+    """How many passes of a fill stand before the first batch of a flow's checkpoint, in the one sequence of numbers in
+    which its status and its kept batches count; 0 of a flow without a fill, or if the note can't be read."""
+    try:
+        return int(json.loads((folder / "fill.json").read_text())["slices"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
 def is_live(folder: Path) -> bool:
     """Whether the flow of a folder keeps a joined view that is filled. Of a release that noted the passes of a
     fill as well, only the word "live" says so.

@@ -61,7 +61,14 @@ def test_a_paused_sink_gets_nothing_and_loses_nothing(shop: Scenario) -> None:
     assert "--until-caught-up" not in shop.run_error("run", "--until-caught-up", "--sink", "cache")
 
     shop.run("resume", "cache")
-    shop.wait(lambda now: all(one["state"] == "running" and one["lag_events"] == 0 for one in now["sinks"]))
+    seen: set[str] = set()
+
+    def goes_on(now: dict[str, Any]) -> bool:
+        seen.update(one["judgement"] for one in now["sinks"])
+        return all(one["state"] == "running" and one["lag_events"] == 0 for one in now["sinks"])
+
+    shop.wait(goes_on)
+    assert "stopped" not in seen  # `run` is alive, and takes it up: nobody is alarmed, or told to start it
     assert _committed(shop, "cache") != stood
     shop.assert_equal()
 

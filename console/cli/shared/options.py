@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +18,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 def pipeline_argument(function: F) -> F:
     """The pipeline file, as the verb's argument ``file``."""
     return click.argument("file", type=click.Path(path_type=Path), metavar="FILE")(function)
-
-
-def with_file(text: str, file: str | Path) -> str:
-    """What a text tells to call, with the pipeline file in the place of ``FILE``: to be copied as it is. Pure."""
-    named = shlex.quote(str(file))
-    return re.sub("`headwater [^`]*`", lambda command: re.sub(r"\bFILE\b", lambda _: named, command[0]), text)
 
 
 def sink_argument(function: F) -> F:

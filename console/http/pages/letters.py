@@ -12,6 +12,7 @@ from cdc.errors import HeadwaterError
 from console.http.pages.asking import Shown
 from console.http.pages.render import page
 from console.http.pages.show import seen
+from console.http.reports import LONGEST_KEY
 from console.http.served import Served
 from operations.jobs.job import told
 from operations.letters.listing import letter_report, letters_report
@@ -30,7 +31,7 @@ def letters(
     asked: Shown,
     sink: Said = "",
     cause: Said = "",
-    key: Said = "",
+    key: Annotated[str, Query(max_length=LONGEST_KEY)] = "",
     values: Annotated[bool, Query()] = False,
     part: Annotated[str | None, Query()] = None,
 ) -> HTMLResponse:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from console.http.pages.levels import ORDER, Level, beside, level_of, worst
+from console.http.pages.render import moment
 from operations.overview.changes import KINDS
-from operations.overview.history import History
+from operations.overview.history import History, age_of
 from operations.overview.watching import Seen
 from operations.status.source import budget
 
 # A look that is older than this says so: a server that is away keeps the next one waiting.
 STALE_SECONDS = 10.0
 WIDTH, HEIGHT, POINTS = 160, 32, 80
+# So many are named in the line that says how all is: it is read at a glance, and heard.
+MOST_NAMED = 6
 
 
 def overview(seen: Seen | None, histories: Mapping[str, History], now: float) -> dict[str, Any]:
@@ -34,13 +38,15 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
     levels: list[Level] = [one["level"] for one in (source, log, *sinks) if one is not None]
     whole: Level = worst(levels) if seen and seen.at else "busy"
     errors = {} if seen is None else seen.errors
+    words = _words(seen, _parts(source, log, sinks))
     return {
         "at": seen.at if seen and seen.at else None,
         "age": now - seen.at if seen and seen.at else None,
         "stale": bool(seen and seen.at and now - seen.at > STALE_SECONDS),
         "errors": errors,
         "level": "bad" if errors else whole,
-        "words": _words(seen, source, log, sinks),
+        "words": words,
+        "heard": heard(_parts(source, log, sinks), errors) if seen and seen.at else words,
         "source": source,
         "log": log,
         "sinks": sinks,
@@ -52,21 +58,29 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
     }
 
 
-def _words(seen: Seen | None, source: Any, log: Any, sinks: Sequence[Mapping[str, Any]]) -> str:
+def _parts(source: Any, log: Any, sinks: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What there is to be said of, by name."""
+    named = [("source", source), ("log", log), *((one["sink"], one) for one in sinks)]
+    return [(name, one) for name, one in named if one is not None]
+
+
+def _words(seen: Seen | None, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     """The state in one line, for the top of the page and for who hears it."""
     if seen is None or not seen.at:
         return "The first look at the servers is under way."
     if seen.errors.get("status"):
         return "The pipeline's status can't be had."
-    parts: list[tuple[Level, str]] = []
-    if source is not None:
-        parts.append((source["level"], f"source: {_worst_of(source)}"))
-    if log is not None:
-        parts.append((log["level"], "log: Kafka does not answer"))
-    parts += [(one["level"], f"{one['sink']}: {_worst_of(one)}") for one in sinks]
-    wrong = [text for level in ("bad", "warn") for one, text in parts if one == level]
-    busy = [f"{one['sink']}: {one['judgement']}" for one in sinks if one["level"] == "busy"]
-    return "; ".join(wrong or busy) or "All is well."
+    said = {level: [f"{name}: {words_of(one)}" for name, one in parts if one["level"] == level] for level in ORDER}
+    busy = [f"{name}: {one['judgement']}" for name, one in parts if one["level"] == "busy"]
+    told = said["bad"] + said["warn"] or busy + said["idle"]
+    more = [f"and {len(told) - MOST_NAMED:,} more"] if len(told) > MOST_NAMED else []
+    return "; ".join(told[:MOST_NAMED] + more) or "All is well."
+
+
+def heard(parts: Sequence[tuple[str, Mapping[str, Any]]], errors: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What must change for the state to be said aloud again: how each is, and no figure that goes on by itself."""
+    states = sorted(f"{name} {one['judgement']} {one['level']}" for name, one in parts)
+    return ";".join([*states, *sorted(errors)])
 
 
 def _source(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,9 +102,11 @@ def _source(source: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _worst_of(one: Mapping[str, Any]) -> str:
-    """How it is and why; of what is well, what will be trouble."""
-    return f"{one['judgement']}, {_first(one['cause'])}" if one["cause"] else _first(one["warning"])
+def words_of(one: Mapping[str, Any]) -> str:
+    """How it is and why; of what is well, what will be trouble, and what a verification found."""
+    cause, judgement = _first(one["cause"]), one["judgement"]
+    why = cause if cause.startswith(judgement) else f"{judgement}, {cause}" if cause else _first(one["warning"])
+    return "; ".join(told for told in (why, one.get("differs")) if told) or judgement
 
 
 def _first(text: str | None) -> str:
@@ -103,13 +119,16 @@ def _sink(sink: Mapping[str, Any], seen: Seen, histories: Mapping[str, History])
     builds = {one["generation"]: one for one in (seen.generations or {}).get(name, [])}
     flows = sink["flows"]
     kept = seen.kept or {"letters": {}, "verified": {}, "batches": {}}
+    differs = _differs(kept["verified"].get(name), sink["generation"])
+    level = level_of(sink["judgement"], sink["warning"])
     return {
         **sink,
         "letters": kept["letters"].get(name),
         "verified": kept["verified"].get(name),
         "batches": kept["batches"].get(name) or [],
-        "level": level_of(sink["judgement"], sink["warning"]),
-        "age": fresh["age"],
+        "differs": differs,
+        "level": worst([level, "warn"]) if differs else level,
+        "age": age_of(sink, fresh["age"]),
         "keeps": fresh["reason"],
         "rates": seen.rates.get(name) or {"log": None, "read": None, "written": None},
         "builds": [_build(one, builds.get(one["generation"], {}), sink) for one in sink["generations"]],
@@ -120,6 +139,16 @@ def _sink(sink: Mapping[str, Any], seen: Seen, histories: Mapping[str, History])
         "line": sparkline(histories.get(name)),
         "flow_list": [{**flow, "level": level_of(flow["judgement"], flow["warning"])} for flow in flows],
     }
+
+
+def _differs(found: Mapping[str, Any] | None, generation: int) -> str | None:
+    """What the last verification found wrong with what readers see; one of another generation says nothing of it."""
+    rows = sum(view["differences"] for view in found["views"]) if found and found["generation"] == generation else 0
+    return (
+        f"{rows:,} row{'s' * (rows != 1)} differ{'s' * (rows == 1)}, verified {moment(found['at'])}"
+        if rows and found
+        else None
+    )
 
 
 def _build(one: Mapping[str, Any], more: Mapping[str, Any], sink: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,6 +181,9 @@ def _log(status: Any, sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mappi
     told = [flow["lag_events"] for sink in sinks for flow in sink["flows"] if flow["offsets"]] + records
     return {
         "level": "idle" if not told else "bad" if None in told else "good",
+        "judgement": "not asked" if not told else "Kafka does not answer" if None in told else "well",
+        "cause": "Kafka does not answer" if None in told else None,
+        "warning": None,
         "rate": max(known, default=None),
         "records": None if not records or None in records else sum(records),
         "topics": len(tables),

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
+
+from cdc.errors import UnknownName
+from console.commands import with_file
 
 HTTP = Path(__file__).parents[1]
 STATIC = HTTP / "static"
 MIB = 2**20
+# A key may be as long as a row: in a table it stands beside what says why it was refused.
+LONGEST_SHOWN = 60
 
 
 def count(number: float | None) -> str:
@@ -59,9 +68,29 @@ def clock(epoch: float | None) -> str:
     return "" if not epoch else time.strftime("%H:%M:%S", time.gmtime(epoch))
 
 
-def _json(value: Any, **_: Any) -> str:
-    """What a row holds, for ``tojson``: with the digits of ``truth.values.exact``."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
+def pretty(value: Any) -> str:
+    """JSON to be read by people: every letter as it is, and every digit (``truth.values.exact``). A page's own escaping
+    keeps it text."""
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # a number of more than 64 bits, half a surrogate pair
+        return json.dumps(value, indent=2, sort_keys=True, default=str)
+
+
+def short(text: str) -> str:
+    """The beginning of a text that stands among others."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+@pass_context
+def said(context: Context | Mapping[str, Any], text: str | None) -> Markup:
+    """A text of ours with its commands as such: to be copied as they are, with the pipeline's file in their place."""
+    file = context.get("file")
+    parts = (text or "" if file is None else with_file(text or "", file)).split("`")
+    if len(parts) % 2 == 0:  # a sign that somebody else's words have
+        return escape("`".join(parts))
+    pieces = [Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(parts)]
+    return Markup("").join(pieces)
 
 
 def _environment() -> Environment:
@@ -81,14 +110,26 @@ def _environment() -> Environment:
         "moment": moment,
         "clock": clock,
         "pattern": re.escape,
+        "pretty": pretty,
+        "short": short,
+        "said": said,
     }
-    made.policies["json.dumps_function"] = _json
     for name in made.list_templates():  # compiled now, and not while the first who asks waits
         made.get_template(name)
     return made
 
 
 ENVIRONMENT = _environment()
+
+
+def _file(request: Request, pipeline: str | None) -> Path | None:
+    """Of the pipeline that a page is about; None where it is about none, or nobody knows it."""
+    pipelines = request.app.state.pipelines
+    try:
+        file: Path = pipelines.get(pipeline).file
+    except UnknownName:
+        return None
+    return file
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
@@ -121,5 +162,6 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         "signed_in": bool(request.app.state.access.tokens) and session is not None,
         "now": time.time(),
         "path": request.url.path,
+        "file": _file(request, chosen) if names else None,
     }
     return HTMLResponse(ENVIRONMENT.get_template(template).render(**{**common, **values}), status)

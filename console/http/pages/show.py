@@ -10,8 +10,9 @@ from fastapi.responses import HTMLResponse
 
 from cdc.errors import HeadwaterError
 from console.http.pages.asking import Shown
-from console.http.pages.model import overview
+from console.http.pages.model import heard, overview, words_of
 from console.http.pages.render import page
+from console.http.reports import LONGEST_KEY
 from console.http.served import Served, known_sinks
 from operations.generations.promotion import promotion_report
 from operations.jobs.job import told
@@ -47,9 +48,7 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
     view = seen(asked)
     found = next((one for one in view["sinks"] if one["sink"] == sink), None)
     if found is not None:  # this page's colour is this sink's
-        why = found["cause"] or found["warning"]
-        words = found["judgement"] + (f": {why.splitlines()[0]}" if why else "")
-        view |= {"level": found["level"], "words": words}
+        view |= {"level": found["level"], "words": words_of(found), "heard": heard([(sink, found)])}
     jobs = [job.to_dict() for job in asked.jobs.newest(sink)[:5]]
     template = "_sink.html" if part == "live" else "sink.html"
     streams = [name for keeper, name in kept_views(asked.pipeline) if keeper == sink]
@@ -73,7 +72,7 @@ def trace(
     request: Request,
     asked: Shown,
     table: Annotated[str, Query(max_length=LONGEST)] = "",
-    key: Annotated[str, Query(max_length=LONGEST)] = "",
+    key: Annotated[str, Query(max_length=LONGEST_KEY)] = "",
     values: Annotated[bool, Query()] = False,
     part: Part = None,
 ) -> HTMLResponse:

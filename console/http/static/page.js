@@ -15,13 +15,13 @@
     document.getElementById("announcer").textContent = words;
   }
 
-  // Who can't see the page hears a change of state once, and not every second how old the look is.
+  // Who can't see the page hears a change of state once, and not every second how old the look is, or what readers see.
   function announce() {
     const state = document.querySelector("#live .state[data-words]");
     if (!state) return;
-    const words = state.dataset.words;
-    if (said !== null && said !== words) aloud(words);
-    said = words;
+    const heard = state.dataset.heard;
+    if (said !== null && said !== heard) aloud(state.dataset.words);
+    said = heard;
     const level = ["bad", "warn", "busy", "idle", "good"].find((one) => state.classList.contains(one));
     document.title = titled(level);
   }
@@ -127,6 +127,7 @@
     if (!state || !newest) return;
     state.className = newest.className;
     state.dataset.words = newest.dataset.words;
+    state.dataset.heard = newest.dataset.heard;
     const words = state.querySelector(".words");
     if (words.textContent !== state.dataset.words) words.textContent = state.dataset.words; // it may be selected
     announce();

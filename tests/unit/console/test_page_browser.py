@@ -130,3 +130,22 @@ def test_a_page_fits_and_can_be_read(browser: Browser, shown: tuple[World, str],
         assert dark == (scheme == "dark")
         page.close()
         assert not wrong
+
+
+@pytest.mark.parametrize("width", [1280, 1024, 390])
+def test_the_longest_names_fit(browser: Browser, shown: tuple[World, str], width: int) -> None:
+    made, url = shown
+    name = "customer_communication_" + "x" * 40
+    file = made.served.file
+    file.write_text(file.read_text().replace("search:", f"{name}:"))
+    become(made, status(**{name: {"judgement": "failed", "cause": f"{name} is away"}, "cache": {}}))
+    made.look()
+    for path in ("/", f"/sinks/{name}"):
+        page, wrong = opened(browser, url + path, viewport={"width": width, "height": 800})
+        expect(page.locator("h1")).to_be_visible()
+        if path == "/":
+            expect(page.locator(f"#to-{name}")).to_be_visible(timeout=SOON_MS)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(STICKS_OUT) == []
+        page.close()
+        assert not wrong

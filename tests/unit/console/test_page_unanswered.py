@@ -210,6 +210,27 @@ def test_who_holds_a_page_is_told_of_trouble(answered: tuple[Page, Answers], by_
     assert page.locator("#flows[data-held]").count() == 1  # the tables are those that he reads
 
 
+def test_an_alarm_is_said_aloud_once_and_not_with_each_second_of_its_age(answered: tuple[Page, Answers]) -> None:
+    page, answers = answered
+    watching = answers.made.served.watching
+
+    def become(words: str, judgement: str = "behind") -> None:
+        told = status(search={"judgement": judgement, "cause": words}, cache={})
+        watching._questions = {**watching._questions, "status": lambda _: told}
+        answers.made.look()
+        ask(page)
+        expect(page.locator("#live .words")).to_contain_text(words, timeout=SOON_MS)
+
+    page.goto(ORIGIN)
+    expect(page.locator(".state.good")).to_be_visible()
+    become("what readers see is 58 s old")
+    expect(page.locator("#announcer")).to_contain_text("58 s old")
+    become("what readers see is 63 s old")
+    expect(page.locator("#announcer")).to_contain_text("58 s old")
+    become("it hangs", "stalled")
+    expect(page.locator("#announcer")).to_contain_text("it hangs")
+
+
 @pytest.mark.parametrize(("code", "words"), [(500, "HTTP 500"), (None, "no answer")])
 def test_a_part_that_cannot_be_had_says_so(answered: tuple[Page, Answers], code: int | None, words: str) -> None:
     page, _ = answered

@@ -8,8 +8,8 @@ import pytest
 
 from console.cli import generations, status
 from console.cli.shared import tables
-from console.cli.shared.options import with_file
 from console.cli.shared.tables import show
+from console.commands import with_file
 
 
 def generation(number: int, stage: str, error: str | None = None) -> dict[str, object]:

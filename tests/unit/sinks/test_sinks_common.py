@@ -91,6 +91,12 @@ def test_a_closed_sink_waits_no_more() -> None:
         Patience("it", stop=stop).hold("down")
 
 
+def test_who_does_not_answer_is_named_once_and_a_servers_own_words_end_as_ours_do() -> None:
+    with pytest.raises(SinkUnavailable) as raised:
+        Patience("it", give_up_seconds=0.0).hold("it: 403 index blocked by: [FORBIDDEN/8/index write (api)];")
+    assert raised.value.what == "it is not available: 403 index blocked by: [FORBIDDEN/8/index write (api)]"
+
+
 @pytest.mark.parametrize("version", [0, 1, MAX_VERSION])
 def test_versions_in_bounds(version: int) -> None:
     assert version_fault(Item("1", version, b"{}")) is None

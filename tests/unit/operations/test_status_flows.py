@@ -1,0 +1,123 @@
+"""How flows are judged and counted around a pause, and which of several a sink's cause is about."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.errors import KafkaUnavailable
+from cdc.pipeline import Pipeline
+from operations.freshness.note import FlowNote, SinkNote, read_source_note, write_sink_note, write_source_note
+from operations.state.folder import register_of
+from operations.state.pausing import TAKEN_UP_SECONDS, pause, resume
+from operations.status.alive import ailments
+from operations.status.facts import judged
+from operations.status.sinks import _sink, with_judgement
+from spark.disk.status import FlowStatus
+from tests.support.metric_cases import pipeline as at_work
+
+
+def quiet(_line: str) -> None: ...
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return at_work(tmp_path, verified=False)
+
+
+def flow(pipeline: Pipeline, name: str = "main", **more: Any) -> Path:
+    """A flow's folder, with what its process said last."""
+    generation = register_of(pipeline, "cache").generation()
+    status = FlowStatus.read(generation.flow_folder("main"))
+    assert status is not None
+    folder = generation.flow_folder(name)
+    folder.mkdir(exist_ok=True)
+    replace(status, flow=f"cache/{name}", **more).write(folder)
+    return folder
+
+
+class NoLog:
+    """Kafka is away: how far flows are behind is not known."""
+
+    def ends(self, _topics: Any) -> Any:
+        raise KafkaUnavailable("Kafka does not answer")
+
+    lag = ends
+
+
+def test_flows_of_a_paused_sink_are_paused_and_raise_no_alarm(pipeline: Pipeline) -> None:
+    pause(pipeline, "cache", "new disks", quiet)
+    flow(pipeline, state="stopped")  # as `run` let it go
+    report = judged(pipeline).sinks["cache"]
+    assert [one.judged for one in report.flows.values()] == [report.judged]
+    told = with_judgement(_sink(pipeline, "cache", NoLog()), report)
+    assert [one["judgement"] for one in told["flows"]] == [told["judgement"]] == ["paused"]
+
+
+def test_a_sink_that_was_just_resumed_is_starting_beside_a_run_that_is_alive(pipeline: Pipeline) -> None:
+    """What `run` said as it let it go, "stopped", was a red alarm with the advice to start what was running."""
+    pause(pipeline, "cache", None, quiet)
+    flow(pipeline, state="stopped")
+    resume(pipeline, "cache")
+    report = judged(pipeline).sinks["cache"]
+    assert {report.judged.judgement, *(one.judged.judgement for one in report.flows.values())} == {"starting"}
+    assert report.judged.remedy is None and ailments(pipeline) == []
+    flow(pipeline, state="starting")  # as long as it was paused it did not get on, and must not be said to hang
+    now = time.time()
+    write_sink_note(pipeline, "cache", SinkNote(now, now - 1_000, {1: {"main": FlowNote(now - 900, 9, now - 900)}}))
+    assert judged(pipeline).sinks["cache"].judged.judgement == "starting"
+    flow(pipeline, state="failed", last_error="no room")  # taken up, and its own word is news again
+    assert judged(pipeline).sinks["cache"].judged.judgement == "failed" and ailments(pipeline)
+    flow(pipeline, state="stopped")
+    path = register_of(pipeline, "cache").folder / "resumed"
+    long_ago = time.time() - TAKEN_UP_SECONDS - 1
+    os.utime(path, (long_ago, long_ago))
+    assert judged(pipeline).sinks["cache"].judged.judgement == "stopped" and ailments(pipeline)
+
+
+def test_a_sink_that_was_resumed_without_a_run_is_stopped(pipeline: Pipeline) -> None:
+    pause(pipeline, "cache", None, quiet)
+    flow(pipeline, state="stopped")
+    resume(pipeline, "cache")
+    note = read_source_note(pipeline)
+    assert note is not None
+    write_source_note(pipeline, replace(note, at=time.time() - 60))
+    report = judged(pipeline).sinks["cache"].judged
+    assert (report.judgement, report.remedy) == ("stopped", "`headwater run FILE`")
+    assert ailments(pipeline) == ["cache, main: stopped"]
+
+
+def test_of_flows_that_are_as_bad_the_cause_names_the_one_that_most_waits_for(pipeline: Pipeline) -> None:
+    flow(pipeline, "a_little")
+    flow(pipeline, "order_items")
+    now = time.time()
+    notes = {
+        "main": FlowNote(now, 0, now),
+        "a_little": FlowNote(now - 52, 504, now),
+        "order_items": FlowNote(now - 52, 20_442, now),
+    }
+    write_sink_note(pipeline, "cache", SinkNote(now, now - 1_000, {1: notes}))
+    report = judged(pipeline).sinks["cache"].judged
+    assert report.judgement == "behind" and "20,442 records wait for order_items" in (report.cause or "")
+
+
+@pytest.mark.parametrize(("commits", "number"), [(0, 1), (4, 5)])
+def test_a_joined_views_batches_have_one_number_wherever_they_are_told(
+    pipeline: Pipeline, commits: int, number: int
+) -> None:
+    folder = flow(pipeline, batch_id=number)
+    (folder / "fill.json").write_text(json.dumps({"slices": 2, "ends": {"t": {"0": 9}}}))
+    (folder / "phase.json").write_text('{"phase": "live"}')
+    (folder / "checkpoint" / "commits").mkdir(parents=True)
+    for commit in range(commits):
+        (folder / "checkpoint" / "commits" / str(commit)).touch()
+    [told] = _sink(pipeline, "cache", NoLog())["flows"]
+    assert told["batch_id"] == number
+    (folder / "fill.json").write_text("{")  # a damaged note shows how far the checkpoint is
+    assert commits == 0 or _sink(pipeline, "cache", NoLog())["flows"][0]["batch_id"] == commits - 1

@@ -138,13 +138,18 @@ def judged_apart(pipeline: Pipeline, only: Sequence[str] = ()) -> tuple[Judgemen
     from operations.state.folder import chosen_sinks
 
     now, limit = time.time(), limit_of(pipeline.source.heartbeat_seconds)
-    source = _or_failed(lambda: judge_source(source_facts(read_source_note(pipeline), now, limit)))
-    names = chosen_sinks(pipeline, only)
-    return source, {name: _or_failed(partial(_judgement_of, pipeline, name, source, now)) for name in names}
+    facts = SourceFacts(watched=False, limit=limit)
 
+    def of_source() -> Judgement:
+        nonlocal facts
+        facts = source_facts(read_source_note(pipeline), now, limit)
+        return judge_source(facts)
 
-def _judgement_of(pipeline: Pipeline, sink: str, source: Judgement, now: float) -> Judgement:
-    return _sink(pipeline, sink, source, now).judged
+    def of_sink(name: str) -> Judgement:
+        return _sink(pipeline, name, source, now, facts.watched).judged
+
+    source = _or_failed(of_source)
+    return source, {name: _or_failed(partial(of_sink, name)) for name in chosen_sinks(pipeline, only)}
 
 
 def _or_failed(judge: Callable[[], Judgement]) -> Judgement:

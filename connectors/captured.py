@@ -24,7 +24,7 @@ from psycopg import sql
 from connectors.actions import Action, statements
 from connectors.database.lost import note_missing
 from connectors.database.number import check_number
-from connectors.database.sightings import Sighting, files_of, look
+from connectors.database.sightings import Files, Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
 from connectors.topic_begins import TOPIC, Begins
@@ -169,12 +169,12 @@ def plan_captured(
     come = [table for table in wanted if table not in captured or table in emptied or table in gaps]
     if fresh:  # what an earlier, dropped capture remembers is void
         come = [table for table in wanted if table not in captured or captured[table].state != "initial"]
-    before, begins = [], Begins(come)
+    before, begins, files = [], Begins(come), Files(come)
     for table in come:
         was = captured.get(table)
         gap = None if fresh else gaps.get(table) or (was.gap if was else None)
         sweep = gap is not None and table not in emptied
-        before.append(_note(names, publication, table, state, was, gap, begins, sweep=sweep))
+        before.append(_note(names, publication, table, state, was, gap, begins, files, sweep=sweep))
     unknown = [t for t in wanted if t in captured and t not in come and captured[t].identity is None]
     if unknown:
         before.append(_identify(names, publication, unknown))
@@ -189,6 +189,7 @@ def _note(
     was: Captured | None,
     gap: Gap | None,
     begins: Begins,
+    files: Files,
     *,
     sweep: bool,
 ) -> Action:
@@ -210,7 +211,7 @@ def _note(
         # Looked at after the publication has it: its row there is a part of what is remembered.
         now = look(servers.setup, publication, [table]).by_name.get(table)
         if now is not None and state == "initial":  # before there is a slot: see connectors/rewritten.py
-            now = replace(now, files=files_of(servers.setup, [table]).get(table, ""))
+            now = replace(now, files=files.of(servers.setup, table))
         identity = None if now is None else json.dumps(now.to_dict())
         with explained(f"noting the capture of {table}"):
             servers.setup.execute(upsert, [table, state, sweep, identity, kept, begins.of(servers, table)])

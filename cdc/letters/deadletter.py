@@ -117,9 +117,12 @@ class DeadLetter:
             record["document_bytes"] = self.document_bytes
         keep = min(len(self.document), MAX_DOCUMENT_BYTES)
         data = orjson.dumps(record | self._shown(keep))
-        while most is not None and len(data) > most and keep:
+        if most is None or len(data) <= most:
+            return data
+        around = len(orjson.dumps(record | self._shown(0)))
+        while len(data) > most and keep:
             # By as much as it is too large; and a little more each time, as no byte of it need be as large as another.
-            takes = len(data) - len(orjson.dumps(record | self._shown(0)))
+            takes = len(data) - around
             keep = keep * max(0, takes - (len(data) - most)) // max(1, takes) * 9 // 10
             data = orjson.dumps(record | self._shown(keep))
         return data

@@ -218,6 +218,24 @@ def files_of(connection: Connection, tables: Collection[str]) -> dict[str, str]:
         return {str(name): str(files) for name, files in connection.execute(FILES, {"tables": sorted(tables)})}
 
 
+class Files:
+    """The files of tables that a first snapshot is about to read; asked for once, of all.
+
+    Args:
+        tables: ``schema.table``.
+    """
+
+    def __init__(self, tables: Collection[str]) -> None:
+        self._tables = tables
+        self._found: Mapping[str, str] | None = None
+
+    def of(self, connection: Connection, table: str) -> str:
+        """As ``files_of``; empty of one that is left out there."""
+        if self._found is None:
+            self._found = files_of(connection, self._tables)
+        return self._found.get(table, "")
+
+
 def _by_table(connection: Connection, query: str, tables: list[int]) -> dict[int, list[tuple[Any, ...]]]:
     """What a query tells of tables' indexes, by the tables' oids, which are its first column."""
     found: dict[int, list[tuple[Any, ...]]] = {}

@@ -10,6 +10,7 @@ from functools import partial
 import orjson
 
 from cdc.errors import ConfigError, QueryRefused
+from cdc.json_text import fits
 from cdc.pipeline.fields import QUERY
 from operations.push.carrier import Lease
 from operations.standing.place import Searching
@@ -18,8 +19,8 @@ from sinks.elasticsearch.standing.percolator import Percolator
 from sinks.elasticsearch.standing.queries import MOST, Query, next_revision
 
 MAX_BYTES = 64 << 10
-# Characters of a whole number of 64 bits, and of a longer one that a message shows.
-_LONGEST, _SHOWN = 20, 40
+# Characters that a message shows of a number that is too long.
+_SHOWN = 40
 
 
 def clause(name: str, query: bytes) -> bytes:
@@ -54,7 +55,7 @@ def clause(name: str, query: bytes) -> bytes:
 
 def _whole(name: str, text: str) -> None:
     """Refuse a whole number of which ``orjson`` would make a double: another query than was asked for."""
-    if len(text) > _LONGEST or not -(1 << 63) <= int(text) < 1 << 64:
+    if not fits(text):
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise QueryRefused(
             f"query {name} has a whole number of more than 64 bits: {shown}",

@@ -33,8 +33,7 @@ class Lease:
         Raises:
             ApiError, TransportError: for the caller to translate.
         """
-        tokens = [token for aliases in self._held(target).values() for token in aliases.values()]
-        return max((token for token in tokens if token != _UNNUMBERED), default=None)
+        return max(self._claims(target), default=None)
 
     def oldest(self, target: Target) -> int | None:
         """The token of that one of the two indices that was claimed the longest ago; None as of ``newest``.
@@ -44,10 +43,7 @@ class Lease:
         Raises:
             ApiError, TransportError: for the caller to translate.
         """
-        held = (
-            {token for token in aliases.values() if token != _UNNUMBERED} for aliases in self._held(target).values()
-        )
-        return min((max(tokens) for tokens in held if tokens), default=None)
+        return min(self._claims(target), default=None)
 
     def check(self, target: Target) -> None:
         """Refuse to go on when somebody newer has claimed the target.
@@ -127,6 +123,11 @@ class Lease:
             fix="if it was removed, start `headwater run FILE` again, which sets it; what was restored lacks the "
             "changes since its snapshot: `headwater rebuild FILE SINK --auto`",
         )
+
+    def _claims(self, target: Target) -> list[int]:
+        """The newest token of each of the two indices that has one."""
+        held = ([token for token in one.values() if token != _UNNUMBERED] for one in self._held(target).values())
+        return [max(tokens) for tokens in held if tokens]
 
     def _held(self, target: Target) -> Mapping[str, Mapping[str, int]]:
         """Index -> write alias -> its token."""

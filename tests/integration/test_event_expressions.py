@@ -14,9 +14,8 @@ from cdc.stateful import StatefulView
 from cdc.timed import Kind, Measure
 from spark.events.states import analyse_stateful
 from spark.events.steady import refuse_unsteady_events
-from spark.machine.settings import SETTINGS
 from tests.support.folds import OUTBOX
-from tests.support.plain_spark import session_of
+from tests.support.plain_spark import engine_session
 from tests.support.timed import MATCHES, VIEWS
 
 pytestmark = [
@@ -29,11 +28,7 @@ FOLD = FoldView("f", OUTBOX, ("id",), (), initial="named_struct('n', 0L)", step=
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]")
-    plain = {n: v for n, v in SETTINGS.items() if not n.startswith(("spark.python.", "spark.sql.extensions"))}
-    for name, value in {**plain, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}.items():
-        builder = builder.config(name, value)
-    with session_of(builder) as session:
+    with engine_session() as session:
         yield session
 
 

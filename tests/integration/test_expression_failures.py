@@ -20,7 +20,6 @@ from cdc.view import View
 from spark.join import child_expressions
 from spark.join.records import RecordReader
 from spark.machine.quiet import hush
-from spark.machine.settings import SETTINGS
 from spark.reading.computed import reason
 from spark.reading.entries import Decoded, Entry, EntryDecoder
 from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, refuse_unsteady, without_tallies
@@ -28,7 +27,7 @@ from spark.reading.spec import FlowSpec
 from spark.warehouse.keyless import why_failed
 from spark.warehouse.merge import ENTRY, GONE, LETTER, table_rows, with_expressions
 from spark.write import NEW, OWN, from_arrow
-from tests.support.plain_spark import session_of
+from tests.support.plain_spark import engine_session
 from tests.support.trees import node, table
 from truth.spark_sql import FAILED, Broken, ask, computed, table_shape
 
@@ -64,11 +63,7 @@ FAILING = {
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]")
-    plain = {n: v for n, v in SETTINGS.items() if not n.startswith(("spark.python.", "spark.sql.extensions"))}
-    for name, value in {**plain, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}.items():
-        builder = builder.config(name, value)
-    with session_of(builder) as session:
+    with engine_session() as session:
         yield session
 
 

@@ -167,13 +167,10 @@ def test_the_one_who_follows_is_killed_and_rows_change_meanwhile(world: Standing
         process.kill()
 
 
-def test_who_was_silent_for_longer_than_the_lease_writes_nothing_over(
-    world: StandingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped between the look at what stands and the write: the other one's query stays."""
+def put_slowly(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Who puts a query first sleeps before he does: (set as he falls asleep, to be set to wake him)."""
     from operations.standing.register import Following
 
-    monkeypatch.setattr(webhook, "LEASE_SECONDS", 1.0)
     asleep, awake = threading.Event(), threading.Event()
     put = Following.put
 
@@ -184,6 +181,15 @@ def test_who_was_silent_for_longer_than_the_lease_writes_nothing_over(
         put(self, name, wanted)
 
     monkeypatch.setattr(Following, "put", slow)
+    return asleep, awake
+
+
+def test_who_was_silent_for_longer_than_the_lease_writes_nothing_over(
+    world: StandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped between the look at what stands and the write: the other one's query stays."""
+    monkeypatch.setattr(webhook, "LEASE_SECONDS", 1.0)
+    asleep, awake = put_slowly(monkeypatch)
     world.save(1, big={"term": {"n": 1}})
     with following(world):
         assert asleep.wait(60)
@@ -198,18 +204,7 @@ def test_another_column_waits_for_who_puts_what_the_former_one_has(
     world: StandingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """He went on through his batch, and what the other column says was written over until the row changed again."""
-    from operations.standing.register import Following
-
-    asleep, awake = threading.Event(), threading.Event()
-    put = Following.put
-
-    def slow(self: Following, name: str, wanted: bytes) -> None:
-        if not asleep.is_set():
-            asleep.set()
-            awake.wait(60)
-        put(self, name, wanted)
-
-    monkeypatch.setattr(Following, "put", slow)
+    asleep, awake = put_slowly(monkeypatch)
     files = [world.pipeline]
     names = [f"q{number}" for number in range(6)]
     rows = {name: {"query": {"term": {"n": 1}}, "other": {"term": {"n": 2}}} for name in names}

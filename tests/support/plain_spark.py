@@ -36,6 +36,17 @@ def session_of(builder: SparkSession.Builder) -> Iterator[SparkSession]:
 
 
 @contextmanager
+def engine_session() -> Iterator[SparkSession]:
+    """A session with the engine's own settings, but for those of Python's workers and of our own classes."""
+    builder = SparkSession.builder.master("local[1]")
+    plain = {n: v for n, v in SETTINGS.items() if not n.startswith(("spark.python.", "spark.sql.extensions"))}
+    for name, value in {**plain, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}.items():
+        builder = builder.config(name, value)
+    with session_of(builder) as session:
+        yield session
+
+
+@contextmanager
 def lake_session(folder: Path) -> Iterator[SparkSession]:
     """A session with an Iceberg catalogue ``hw_lake`` in a folder, and the engine's own settings that matter there."""
     lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="n")

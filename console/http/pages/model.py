@@ -38,7 +38,8 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
     levels: list[Level] = [one["level"] for one in (source, log, *sinks) if one is not None]
     whole: Level = worst(levels) if seen and seen.at else "busy"
     errors = {} if seen is None else seen.errors
-    words = _words(seen, _parts(source, log, sinks))
+    parts = _parts(source, log, sinks)
+    words = _words(seen, parts)
     return {
         "at": seen.at if seen and seen.at else None,
         "age": now - seen.at if seen and seen.at else None,
@@ -46,7 +47,7 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
         "errors": errors,
         "level": "bad" if errors else whole,
         "words": words,
-        "heard": heard(_parts(source, log, sinks), errors) if seen and seen.at else words,
+        "heard": heard(parts, errors) if seen and seen.at else words,
         "source": source,
         "log": log,
         "sinks": sinks,

@@ -18,18 +18,8 @@ from operations.run.engine import Engine
 from operations.run.promotions import Promotions, end_promotion
 from operations.run.refusals import Refusals
 from operations.state.folder import register_of
+from tests.support.lone_cache import FILE
 from tests.support.steps import wait
-
-TEXT = """\
-version: 1
-name: shop
-source: {database: shop, user: u, tables: [public.orders]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://localhost:1"}
-views: {order: {root: orders}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", views: [order]}}
-engine: {state_dir: STATE}
-"""
 
 
 class Child:
@@ -74,7 +64,7 @@ class Case:
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    made = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    made = loads(FILE.format(folder=tmp_path), "shop.yaml", {})
     register = register_of(made, "cache")
     register.create("x")
     register.move(2, "ready")

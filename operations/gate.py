@@ -146,7 +146,7 @@ def wrong_expressions(
     asked = {}
     for defined, view in placed:
         if view.needs_spark or (isinstance(view, JoinedView) and needed(view)):
-            asked[_question(pipeline, view)] = (defined, view)
+            asked[_question(pipeline, view, steady)] = (defined, view)
     path = state_dir(pipeline) / pipeline.name / "expressions.json"
     try:
         accepted = set(json.loads(path.read_text()))
@@ -170,11 +170,13 @@ def wrong_expressions(
     return found.wrong
 
 
-def _question(pipeline: Pipeline, view: View) -> str:
-    """What is asked, as a hash: Spark's answer depends on nothing else."""
+def _question(pipeline: Pipeline, view: View, steady: bool) -> str:
+    """What is asked, as a hash: the answer depends on nothing else."""
     said = [version("pyspark"), version("headwater"), repr(view), sorted(_sql_settings(pipeline).items())]
     if isinstance(view, StatefulView) and in_tables(pipeline, view):
         said.append("in tables")
+    if steady:  # what runs already may give another value each time, and was accepted so
+        said.append("steady")
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
 
 

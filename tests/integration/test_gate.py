@@ -101,8 +101,26 @@ def test_every_wrong_expression_is_told_with_its_line_and_a_right_one_is_remembe
     other = Catalogue(
         {**CATALOGUE.tables, "public.orders": table("orders", column("id", "int4"), column("at", "bool"))}
     )
-    questions = {gate._question(right, resolve_view(right, tables, "order")) for tables in (CATALOGUE, other)}
+    questions = {gate._question(right, resolve_view(right, tables, "order"), True) for tables in (CATALOGUE, other)}
     assert len(questions) == 2
+
+
+def test_what_a_running_generation_may_say_a_file_may_not(tmp_path: Path) -> None:
+    """The answer for what runs already is remembered, and is none for the file: it was, from the second time on."""
+    moving = load(
+        tmp_path,
+        ("att]", "at]"),
+        ("uper(at)", "current_timestamp()"),
+        ("at +", "at"),
+        ("id + 1", "id > 1"),
+        ("wat", "price"),
+        ("sum(upper(what))", "max(upper(what))"),
+    )
+    placed = [(moving, resolve_view(moving, CATALOGUE, "order"))]
+    for _ in range(2):
+        [error] = gate.wrong_in_file(moving, CATALOGUE, print)
+        assert "shout: current_timestamp()" in str(error)
+        assert gate.wrong_expressions(moving, placed, print) == []
 
 
 @pytest.mark.stack

@@ -14,6 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 
+from cdc.json_text import fits
 from cdc.pipeline.problems import Problem, shown
 
 # A file that `init` writes for 2,000 tables is about 1 MiB; long names make it larger.
@@ -26,8 +27,8 @@ MAX_NODES = 50_000
 # With aliases expanded: ten aliases of ten aliases of ten ... would otherwise fill the memory. What an alias stands for
 # is read once, and only looked at again.
 MAX_EXPANDED = 200_000
-# Longer digits are no number that any key takes, and Python's own conversion takes quadratic time.
-MAX_DIGITS = 18
+# A longer number is text: it is none that any key takes, and Python's own conversion takes quadratic time.
+MAX_DIGITS = 36
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -295,7 +296,10 @@ def _at(event: Any) -> tuple[int, int]:
 
 
 def _scalar(event: Any) -> bool | int | float | str | None:
-    """YAML 1.2's core types, decimal only: `no` and `1:30` are text, `010` is ten."""
+    """YAML 1.2's core types, decimal only: `no` and `1:30` are text, `010` is ten.
+
+    A whole number is exact in 64 bits; a larger one is a double, as any number with a fraction.
+    """
     text = str(event.value)
     if event.style:
         return text
@@ -303,8 +307,8 @@ def _scalar(event: Any) -> bool | int | float | str | None:
         return None
     if text in _BOOL:
         return _BOOL[text]
-    if len(text) <= MAX_DIGITS and _INT.fullmatch(text):
+    if _INT.fullmatch(text) and fits(text):
         return int(text)
-    if len(text) <= MAX_DIGITS * 2 and _FLOAT.fullmatch(text):
+    if len(text) <= MAX_DIGITS and _FLOAT.fullmatch(text):
         return float(text)
     return text

@@ -28,6 +28,8 @@ Raw = Callable[[Column, Any], Any]
 
 _BITS = {"int2": 16, "int4": 32, "int8": 64, "oid": 33}
 _WORDS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+# Decimal digits that a double always keeps.
+_EXACT = 15
 _FLOATS = ("NaN", "Infinity", "-Infinity")
 _CLOCK = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?")
 _ZONE = re.compile(r"(.*\d)\s*(Z|[+-]\d\d(?::?\d\d)?)")
@@ -79,7 +81,7 @@ def _boolean(_column: Column, value: Any) -> bool:
 
 def _integer(column: Column, value: Any) -> int:
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
-        value = int(value)  # YAML's long numbers are text here
+        value = int(value)  # in quotes
     limit = 1 << _BITS[type_key(column)] - 1
     if type(value) is not int or not -limit <= value < limit:
         raise ValueError(f"expected a whole number of {column.type_name}, got {value!r:.60}")
@@ -99,6 +101,8 @@ def _numeric(column: Column, value: Any) -> str:
         return _WORDS[value]
     if type(value) is float and column.scale is None:
         raise ValueError("a number without quotes loses its zeros, and this type keeps them: put it in quotes")
+    if type(value) is float and len(Decimal(repr(value)).as_tuple().digits) > _EXACT:
+        raise ValueError(f"a number of more than {_EXACT} digits without quotes is rounded: put it in quotes")
     if type(value) not in (int, float, str):
         raise ValueError(f"expected a number, got {value!r:.60}")
     try:

@@ -17,6 +17,8 @@ _TYPE = re.compile(
 )
 # How Postgres prints what people shorten, where the length that follows decides what a value may be.
 _PRINTED = {"varchar": "character varying", "bpchar": "character", "char": "character", "decimal": "numeric"}
+# Of an array whose elements are named by a word that Postgres does not print, they look like a domain's.
+_ELEMENTS = {"int": "integer", "float": "double precision"}
 _SERIALS = {"serial": "int4", "bigserial": "int8", "smallserial": "int2", "int": "int4", "float": "float8"}
 
 
@@ -49,7 +51,8 @@ def column_of(name: str, text: str, *, key: bool) -> Column:
     if base == "numeric" and inside:
         precision, scale = (int(part) for part in [*inside.split(","), "0"][:2])
     length = f"({inside.replace(' ', '')})" if inside else "(1)" if base == "bpchar" else ""
-    kind = f"{_PRINTED.get(found['name'].lower(), found['name'].lower())}{length}{found['rest'].lower()}"
+    printed = _PRINTED | _ELEMENTS if array else _PRINTED
+    kind = f"{printed.get(found['name'].lower(), found['name'].lower())}{length}{found['rest'].lower()}"
     return Column(name, kind + ("[]" if array else ""), base, precision, scale, array, nullable)
 
 

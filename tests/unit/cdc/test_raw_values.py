@@ -83,6 +83,8 @@ def column(kind: str, base: str, **more: Any) -> Column:
         (column("numeric(10,2)", "numeric", precision=10, scale=2), "1.234", "more than 2 digits"),
         (column("numeric(4,2)", "numeric", precision=4, scale=2), 100, "does not fit"),
         (column("numeric", "numeric"), 1.5, "put it in quotes"),
+        (column("numeric(20,2)", "numeric", precision=20, scale=2), 1234567890123456.78, "rounded: put it in quotes"),
+        (column("numeric(25,0)", "numeric", precision=25, scale=0), 12345678901234567891e1, "rounded: put it in quot"),
         (column("timestamp with time zone", "timestamptz"), "2024-01-01T10:00:00", "needs its zone"),
         (column("timestamp without time zone", "timestamp"), "2024-01-01T10:00:00Z", "has no zone"),
         (column("timestamp(0) with time zone", "timestamptz"), "2024-01-01T10:00:00.5Z", "more than 0 digits"),

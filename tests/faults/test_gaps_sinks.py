@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -74,7 +75,7 @@ def test_fault_06_a_runner_stops_at_a_lost_slot_and_all_sinks_get_well(scenario:
     assert runner.returncode == 1
     scenario.runner = None
     assert "is gone, but the connector has read up to" in scenario.log()
-    assert "headwater resnapshot FILE --all" in scenario.log()
+    assert re.search(r"headwater resnapshot \S+/pipeline.yaml --all", scenario.log())
     scenario.run("run", "--until-caught-up", "--timeout", "60", ok=(1,))
     scenario.run("apply", ok=(1,))
     scenario.readable(allowed=True)

@@ -158,3 +158,10 @@ def test_a_test_s_vector_is_written_as_postgres_prints_it() -> None:
         with pytest.raises(ValueError, match=why):
             raw_value(column, value)
     assert json.dumps(raw_value(EMBEDDING, "[1,2,3]")) == "[1.0, 2.0, 3.0]"
+
+
+def test_an_hstore_of_spark_has_its_keys_in_postgres_order() -> None:
+    """``SELECT 'bb=>1, é=>2, aa=>NULL, z=>3'::hstore`` gives z, aa, bb, é; the log has the order of a hash map."""
+    made = types.arrow_converter(Column("c", "hstore", "hstore"))
+    assert made is not None
+    assert made('{"bb":"1","é":"2","aa":null,"z":"3"}') == '{"z":"3","aa":null,"bb":"1","é":"2"}'

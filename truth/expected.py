@@ -150,7 +150,7 @@ def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> I
 def form_of(view: View, document: bytes, fields: Fields, form: Form) -> Any:
     """What a sink of this form must hold, as ``truth.digest.digest`` takes it."""
     if form == "columns":
-        held = orjson.dumps(comparable_expected(view, truth.parse(document)))
+        held = orjson.dumps(comparable_expected(view, document))
         return with_singles(view, merge_fields(held, {name: numbered(value) for name, value in fields.items()}))
     return with_singles(view, merge_fields(document, fields))
 

@@ -253,6 +253,8 @@ def _held(value: Any, kind: str) -> Any:
     """A value, or None if Spark's type has no place for it; see docs/types.md."""
     if isinstance(value, list) and kind.startswith("array<"):
         return [_held(item, kind[6:-1]) for item in value]
+    if kind == "string" and isinstance(value, orjson.Fragment | Mapping):  # json is a text to Spark, in an array too
+        return orjson.dumps(value).decode()
     if kind.startswith("decimal"):
         return None if value in _NO_DECIMALS else value
     return None if kind in _MOMENTS and value in _INFINITE else value

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from cdc.catalogue import Column
-from cdc.json_text import fits, many_levels, read
+from cdc.json_text import DEEPEST, fits, many_levels, read
 from cdc.keys import document_id
 from cdc.view import View
 from truth.text import parse_array, parse_hstore
@@ -33,6 +33,8 @@ SESSION_SQL = "; ".join(f"SET {name} = '{value}'" for name, value in SESSION.ite
 
 # Distinct texts of a column whose value is kept for the next row that has the same; longer texts seldom come twice.
 _REMEMBERED, _SHORT = 10_000, 64
+# Levels that orjson writes.
+_WRITTEN = 254
 
 _INTEGERS = frozenset(("int2", "int4", "int8", "oid", "smallint", "integer", "bigint"))
 _FLOATS = frozenset(("float4", "float8", "real", "double precision"))
@@ -128,6 +130,30 @@ def parse(text: bytes | str) -> Any:
         return found
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return read(text, _far_whole, _far)
+
+
+def inner(text: str) -> Any:
+    """Read JSON that is to stand within other JSON: as ``parse``, but never more than ``DEEPEST`` levels of it, which
+    leaves room for those around it.
+
+    Raises:
+        ValueError: not JSON.
+    """
+    return read(text, _far_whole, _far) if deep(text) else parse(text)
+
+
+def deep(text: bytes | str) -> bool:
+    """Whether JSON has more than ``DEEPEST`` levels, or is such as ``orjson`` does not read; cheap."""
+    if not many_levels(text):
+        return False
+    try:
+        value = orjson.loads(text)
+        for _ in range(_WRITTEN - DEEPEST):
+            value = [value]
+        orjson.dumps(value)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return True
+    return False
 
 
 def exact(text: bytes | str) -> Any:

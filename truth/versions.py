@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc import types
-from cdc.catalogue import Table
+from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
 from cdc.types.times import days_of
@@ -97,11 +97,21 @@ class History:
         if found is None or found[1] in (DELETED, MISSED) or (found[1] == CREATED and found[0] > at):
             return None
         row, by_name = orjson.loads(found[2]), self._tables[table].by_name
-        return [_canonical(by_name[name].base_type, row.get(name)) for name in names]
+        return [_canonical(by_name[name], row.get(name)) for name in names]
 
 
-def _canonical(kind: str, value: Any) -> Any:
-    return orjson.Fragment(orjson.dumps(value)) if kind in _JSON and value is not None else value
+def _kept(value: Any) -> Any:
+    """A value for the file: JSON as the text that it is, which may be more than a reader takes."""
+    if isinstance(value, list):
+        return [_kept(item) for item in value]
+    return orjson.dumps(value).decode() if isinstance(value, orjson.Fragment) else value
+
+
+def _canonical(column: Column, value: Any) -> Any:
+    """The other way round."""
+    if value is None or column.base_type not in _JSON:
+        return value
+    return [_canonical(column, item) for item in value] if isinstance(value, list) else orjson.Fragment(value)
 
 
 def _micros(moment: Any) -> int | None:
@@ -143,7 +153,8 @@ def _rows(tables: Mapping[str, Table], read: Versions) -> Iterator[tuple[Any, ..
             row = one.row and {name: _made(value, convert[name]) for name, value in _named(tables[one.table], one.row)}
         except (ValueError, KeyError, TypeError):  # a dead letter, which is in no document
             continue
-        yield one.table, key, one.ts_ms * 1000, one.offset, one.op, orjson.dumps(row)
+        kept = row and {name: _kept(value) for name, value in row.items()}
+        yield one.table, key, one.ts_ms * 1000, one.offset, one.op, orjson.dumps(kept)
 
 
 def _named(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

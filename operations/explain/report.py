@@ -247,9 +247,8 @@ def _total(total: Total) -> dict[str, Any]:
 
 def _row_store(view: View, found: Found, stored: Explained, *, columns: bool = False) -> dict[str, Any]:
     """What the row store would make of the document now, and how that differs from what the sink holds."""
-    document = None if stored.document is None else plain(view, stored.document)
-    if document is not None and columns:
-        document = comparable_expected(view, document)
+    made = stored.document
+    document = None if made is None else plain(view, comparable_expected(view, made) if columns else made)
     hidden = [*stored.unknown, *((name,) for name in view.fields)]
     differing = _differing(found.document, document, hidden)
     may_be_left_out = found.document is None and document is not None and view.where is not None

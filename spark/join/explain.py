@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import orjson
-
 from cdc.join.document import Part, Shape
 from cdc.join.keying import KeyOf
 from cdc.join.rows import Stamp, Stored, read
@@ -86,7 +84,7 @@ class Explained:
     """
 
     version: int | None
-    document: dict[str, Any] | None = None
+    document: bytes | None = None
     rows: list[Row] = field(default_factory=list)
     cut: dict[str, int] = field(default_factory=dict)
     totals: list[Total] = field(default_factory=list)
@@ -136,7 +134,7 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     document = None
     if part is not None:
         walk.node(assembler.shape, part, view.name, ())
-        document = orjson.loads(assembler.shape.document(part))
+        document = assembler.shape.document(part)
     rows = walk.rows()
     return Explained(version, document, rows, walk.cut, walk.totals(untyped), unknown, store.waiting())
 

@@ -20,6 +20,7 @@ from cdc.records.encoding import JSON, Encoding
 from cdc.types.limits import null_breaks_array
 from cdc.view import View
 from truth import values as truth
+from truth.columns import comparable_expected, comparable_row
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium_json"
 # The one value that must be refused rather than arrive wrong, besides arrays in arrays: past Debezium's microseconds.
@@ -71,9 +72,19 @@ def check_types(captured: Captured, texts: dict[str, dict[str, str | None]]) -> 
         assert got is not None
         assert got_id == identity
         _compare(view, row, _exactly(got), _exactly(document), change)
-        pa.RecordBatch.from_pylist([dict(zip(arrow.names, view.typed_row(change), strict=True))], schema=arrow)
+        typed = dict(zip(arrow.names, view.typed_row(change), strict=True))
+        pa.RecordBatch.from_pylist([typed], schema=arrow)
+        # A table's JSON is text, which is compared with the document's.
+        texts_of = {name: typed[name] for name in view.table.by_name if _is_json(view.table.by_name[name])}
+        wanted = comparable_expected(view, document)
+        assert len(texts_of) > 2
+        assert comparable_row(view, texts_of) == {name: wanted[name] for name in texts_of}
         checked += 1
     assert checked >= 2 * 30
+
+
+def _is_json(column: Column) -> bool:
+    return column.base_type in ("json", "jsonb", "hstore")
 
 
 def _exactly(document: bytes) -> Any:

@@ -23,7 +23,9 @@ from operations.schema.decide import Verdict, decide
 from sinks.iceberg.rows import VERSION_COLUMN, held_rows
 from tests.support.trees import node, table
 from truth.columns import comparable_expected, comparable_row, numbered
+from truth.digest import digest
 from truth.expected import form_of
+from truth.values import canonical
 
 LAKE = IcebergSink(type="iceberg", catalog_uri="c", warehouse="w", namespace="n")
 CACHE = RedisSink(type="redis", url="redis://h")
@@ -106,11 +108,11 @@ def held(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_row_is_compared_with_what_its_columns_can_hold() -> None:
-    wanted = comparable_expected(view_of(), DOCUMENT)
+    wanted = comparable_expected(view_of(), orjson.dumps(DOCUMENT))
     assert held(ROW) == wanted
     assert wanted["last"] == wanted["days"][0] == wanted["orders"][0]["at"] == int(NOON.timestamp()) * 1_000_000
     nobody = {"town": None, "orders": [], "days": []}
-    assert held(ROW | nobody) == comparable_expected(view_of(), DOCUMENT | nobody)
+    assert held(ROW | nobody) == comparable_expected(view_of(), orjson.dumps(DOCUMENT | nobody))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_row_is_compared_with_what_its_columns_can_hold() -> None:
     ],
 )
 def test_another_row_differs(other: dict[str, Any]) -> None:
-    assert held(ROW | other) != comparable_expected(view_of(), DOCUMENT)
+    assert held(ROW | other) != comparable_expected(view_of(), orjson.dumps(DOCUMENT))
 
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
@@ -144,7 +146,7 @@ def test_what_an_aggregate_finds_and_its_type_can_t_hold_is_null(odd: str) -> No
     part = Part("1", [1])
     part.aggregates = [odd, odd, odd, far, far]
     shape = document.Shape(view.tree, view.layout)
-    wanted = comparable_expected(view, orjson.loads(shape.document(part)))
+    wanted = comparable_expected(view, shape.document(part))
     assert wanted == {"id": 1} | dict.fromkeys(("sum", "avg", "most", "least", "day"))
     assert shape.columns(part) == wanted
     assert shape.typed(part) == wanted
@@ -153,7 +155,7 @@ def test_what_an_aggregate_finds_and_its_type_can_t_hold_is_null(odd: str) -> No
 
 def test_words_about_several_rows_stay_words() -> None:
     said = "(`one: true`, and 2 rows of public.cities point here)"
-    assert comparable_expected(view_of(), DOCUMENT | {"town": said})["town"] == said
+    assert comparable_expected(view_of(), orjson.dumps(DOCUMENT | {"town": said}))["town"] == said
 
 
 def test_days_that_spark_sql_gives_are_numbers_as_in_the_table() -> None:
@@ -189,3 +191,99 @@ def test_a_nested_field_of_another_type_makes_a_new_generation_of_a_table() -> N
 def test_a_column_of_the_root_is_widened_where_it_is() -> None:
     wide = widened(PEOPLE, "city")
     assert told(view_of(), view_of(people=wide), PEOPLE, wide, LAKE) is Verdict.READ_AGAIN
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+NOTED = table("noted", "id", id="int4", of="int4", j="jsonb", js="jsonb[]", hs="hstore[]", p="point")
+TEXTS: dict[str, Any] = {
+    "j": '{"a": 1}',
+    "js": ['{"a": [1.50]}', '"abc"', "null", None],
+    "hs": ['{"a": null}'],
+    "p": '{"x": 1.5, "y": "NaN"}',
+}
+
+
+def _noted(texts: dict[str, Any], identity: int) -> tuple[dict[str, Any], bytes]:
+    """A row of the table, and of a document."""
+    row = {"id": identity, "of": 1, **texts}
+    made = {name: _fragments(value) if name in texts else value for name, value in row.items()}
+    return row, orjson.dumps(made)
+
+
+def _fragments(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_fragments(item) for item in value]
+    return None if value is None else orjson.Fragment(value)
+
+
+def _deep(levels: int, end: int = 1) -> str:
+    return f"{'[' * levels}{end}{']' * levels}"
+
+
+SEVERAL_JSON = [
+    pytest.param(TEXTS, id="arrays"),
+    pytest.param(TEXTS | {"js": None, "hs": [], "j": None}, id="nulls"),
+    *(
+        pytest.param(TEXTS | {"j": _deep(levels), "js": [None, "1e400", _deep(levels)]}, id=f"{levels} levels")
+        for levels in (199, 200, 201, 250, 251, 252, 253, 254, 255, 300, 1_100, 5_000)
+    ),
+    pytest.param(TEXTS | {"js": ["[{}]"] * 300, "j": "1e400"}, id="many that are not deep"),
+]
+
+
+@pytest.mark.parametrize("texts", SEVERAL_JSON)
+def test_json_of_a_plain_view_is_read_alike_on_both_sides(texts: dict[str, Any]) -> None:
+    """Arrays of it were compared as texts with values; what is deep was cut at two places."""
+    view = View.identity(NOTED)
+    row, document = _noted(texts, 5)
+    wanted = form_of(view, document, {}, "columns")
+    assert canonical(comparable_row(view, row)) == canonical(wanted)
+    assert digest(comparable_row(view, row | {"id": 6})) != digest(wanted)
+    assert canonical(comparable_row(view, row | {"js": ["1"]})) != canonical(wanted)
+
+
+@pytest.mark.parametrize("texts", SEVERAL_JSON)
+def test_json_below_others_is_read_alike_on_both_sides(texts: dict[str, Any]) -> None:
+    on = [("id", "of")]
+    shown = node(NOTED, "shown", "child", on)
+    js, j = (node(NOTED, f"all {name}", "child", on, columns=((name, name),), value=name) for name in ("js", "j"))
+    ref = node(NOTED, "above", "ref", [("of", "id")])
+    root = node(NOTED, "noted", children=(replace(shown, children=(js, j)),), refs=(ref, replace(ref, name="none")))
+    view = JoinedView("noted", NOTED, ("id",), root.columns, root=root)
+    row, document = _noted(texts, 5)
+    below = row | {"all js": [texts["js"], None], "all j": [texts["j"]]}
+    parts = {name: b"%s" % orjson.dumps(_fragments(below[name])) for name in ("all js", "all j")}
+    nested = b'%s,"all js":%s,"all j":%s}' % (document[:-1], parts["all js"], parts["all j"])
+    whole = b'%s,"shown":[%s,%s],"above":%s,"none":null}' % (document[:-1], nested, nested, document)
+    wanted = form_of(view, whole, {}, "columns")
+    held = row | {"shown": [below, below], "above": row, "none": None}
+    assert canonical(comparable_row(view, held)) == canonical(wanted)
+    several = whole.replace(b'"none":null', b'"none":"(`one: true`, and 2 rows of public.noted point here)"')
+    assert canonical(comparable_row(view, held)) != canonical(form_of(view, several, {}, "columns"))
+
+
+def test_what_differs_deep_below_in_a_column_differs() -> None:
+    view = View.identity(NOTED)
+    for levels in (10, 253, 300):
+        row, document = _noted(TEXTS | {"j": _deep(levels)}, 5)
+        other = row | {"j": _deep(levels, 2)}
+        assert digest(comparable_row(view, other)) != digest(form_of(view, document, {}, "columns"))
+
+
+def test_what_is_no_json_in_a_table_differs_from_all_json() -> None:
+    """It ended the whole of `verify`."""
+    view = View.identity(NOTED)
+    row, document = _noted(TEXTS | {"j": '"x"', "js": ['"x"']}, 5)
+    wanted = digest(form_of(view, document, {}, "columns"))
+    assert digest(comparable_row(view, row)) == wanted
+    for odd in ({"j": "x"}, {"js": ["x"]}):
+        assert digest(comparable_row(view, row | odd)) != wanted
+
+
+def test_an_array_of_arrays_differs_from_whatever_a_table_has() -> None:
+    """No table has one, and of moments or days it ended the whole of `verify`."""
+    view = View.identity(table("days", "id", id="int4", days="date[]", at="timestamptz[]"))
+    row = {"id": 1, "days": [["2026-01-01"]], "at": [["2026-01-02T12:00:00Z", None]]}
+    wanted = form_of(view, orjson.dumps(row), {}, "columns")
+    assert canonical(comparable_row(view, {"id": 1, "days": [None], "at": [None, None]})) != canonical(wanted)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import orjson
 import pytest
 
 from cdc.join.tree import Aggregate, Function
@@ -9,7 +12,7 @@ from cdc.join.view import JoinedView
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
 from truth.assembled import aggregate_type, document_of, marked, shape_of, spark_row, sparks
 from truth.joins import documents
-from truth.spark_sql import Shape
+from truth.spark_sql import Shape, canonical_rows, table_shape
 
 
 def test_one_pass_gives_the_document_and_sparks_row() -> None:
@@ -101,3 +104,22 @@ def test_the_moment_of_a_reference_as_it_was_is_in_the_row_above() -> None:
     struct = shape_of(sparks(marked(tree, [said]), [said]), {}).structs["flight"]
     assert list(struct.order) == [field.name for field in view.arrow_schema().field("flight").type]
     assert list(struct.order) == ["id", "carrier", "origin", "miles", "airline"]
+
+
+def test_json_is_a_text_to_spark_in_an_array_too() -> None:
+    """A jsonb `"abc"` in an array was abc, and its `null` was NULL, where the engine gives Spark JSON."""
+    of = table("noted", "id", id="int4", j="jsonb", js="jsonb[]", hs="hstore[]", t="text[]")
+    row = {"id": "1", "j": '"abc"', "js": '{"\\"abc\\"","null",NULL,"{\\"a\\": 1.10}"}'}
+    row |= {"hs": '{"\\"a\\"=>NULL"}', "t": '{abc,"null",NULL}'}
+    shape = table_shape(of, ["*"])
+    found = shape.arrays_of(canonical_rows(of, shape, [row]))
+    texts = {name: found[name].to_pylist()[0] for name in shape.columns}
+    assert texts["j"] == '"abc"'
+    assert json.loads(texts["js"]) == ['"abc"', "null", None, '{"a": 1.10}']
+    assert json.loads(texts["hs"]) == ['{"a":null}']
+    assert json.loads(texts["t"]) == ["abc", "null", None]
+    # Each of any number of values, and of rows.
+    below = Shape({"js": "array<string>"}, lists={"all": "array<string>"})
+    many = [{"js": [orjson.Fragment("1")], "all": [[orjson.Fragment("1"), {}]]}]
+    (made,) = Shape({}, arrays={"rows": below}).arrays_of([{"rows": many}])["rows"].to_pylist()
+    assert made == [{"js": '["1"]', "all": ['["1","{}"]']}]

@@ -6,6 +6,7 @@ Everything is read in one transaction that sees one state of the database, by pl
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -30,10 +31,14 @@ from truth.altered import stored
 FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
 # Keys that one look-up names.
 LOOKED_UP = 5_000
-# Key types whose canonical text Postgres reads as the same value; a row with another key is found by reading all keys.
+# Key types whose canonical text is Postgres's own; a row with another key is found by reading all keys.
 PLAIN = frozenset(
-    ("int2", "int4", "int8", "smallint", "integer", "bigint", "oid", "numeric", "bool", "boolean", "uuid")
-) | frozenset(("text", "varchar", "name", "bpchar", "character"))
+    ("int2", "int4", "int8", "oid", "numeric", "bool", "uuid", "text", "varchar", "name", "bpchar", "citext", "enum")
+) | frozenset(("inet", "cidr", "macaddr", "macaddr8", "time"))
+# Moments, whose canonical text Postgres reads as well, but for those before the year 1 and after 9999 and both ends of
+# time. A partitioned table has its moments in its key.
+_MOMENTS = frozenset(("date", "timestamp", "timestamptz"))
+_FAR = re.compile(r"[-+]|0000-|infinity")
 _WHOLE = frozenset(("int2", "int4", "int8"))
 # Types that are compared without what a column limits them to, a domain's rule included: a value that the column has no
 # room for is then one that no row has, and no error. Of the others a name alone is another type (`bit` is `bit(1)`), or
@@ -171,20 +176,24 @@ def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: S
     """
     key = [_present(view.table, name) for name in view.key]
     wanted = [*names, *(name for name in view.key if name not in names)]
-    if not all(column.base_type in PLAIN and not column.array for column in key):
-        asked = set(ids)
-        for rows in read_rows(connection, view.table, wanted):
-            if found := [row for row in rows if identity(view, row) in asked]:
-                yield found
-        return
-    for start in range(0, len(ids), LOOKED_UP):
-        piece = ids[start : start + LOOKED_UP]
+    split = {one: texts for one in ids if len(texts := tuple(split_id(one, len(key)))) == len(key)}
+    by_key = [one for one, texts in split.items() if all(map(read_back, key, texts))]
+    for start in range(0, len(by_key), LOOKED_UP):
+        piece = by_key[start : start + LOOKED_UP]
         asked = set(piece)
-        split = [tuple(split_id(one, len(view.key))) for one in piece]
-        fitting = [texts for texts in split if len(texts) == len(view.key)]
-        rows = looked_up(connection, view.table, wanted, view.key, fitting)
+        rows = looked_up(connection, view.table, wanted, view.key, [split[one] for one in piece])
         if found := [row for row in rows if identity(view, row) in asked]:
             yield found
+    if others := split.keys() - set(by_key):
+        for rows in read_rows(connection, view.table, wanted):
+            if found := [row for row in rows if identity(view, row) in others]:
+                yield found
+
+
+def read_back(column: Column, text: str) -> bool:
+    """Whether Postgres reads a key's canonical text as the value that it stands for. Pure."""
+    kind = type_key(column)
+    return not column.array and (kind in PLAIN or (kind in _MOMENTS and not _FAR.match(text)))
 
 
 def looked_up(

@@ -28,7 +28,7 @@ from tests.support.truth import by_truth, fill, origin, people_database, tables_
 from truth.columns import with_singles
 from truth.digest import digest
 from truth.expected import digests, expected
-from truth.rows import looked_up, rows_of_ids, sampled_ids, snapshot
+from truth.rows import identity, looked_up, read_rows, rows_of_ids, sampled_ids, snapshot
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(turn=0, of=4)]
 
@@ -227,6 +227,39 @@ def test_values_that_the_other_table_can_not_have_join_nothing(
         "99999999999": {"id": "99999999999", "land": None, "mark": None, "pet": None, "stays": []},
     }
     assert few == {"1", "99999999999"}
+
+
+PARTED = """
+CREATE TYPE lane AS ENUM ('air', 'Sea');
+CREATE TABLE legs (id int, lane lane, day date, at timestamptz, "local" timestamp, host inet, name text,
+    PRIMARY KEY (id, lane, day, at, "local", host)) PARTITION BY RANGE (at);
+CREATE TABLE legs_all PARTITION OF legs DEFAULT;
+INSERT INTO legs SELECT n, 'air', '2026-02-28', '2026-01-01T00:00:00Z', '1999-12-31T23:59:59.5', '10.0.0.1', 'n' || n
+    FROM generate_series(1, 9) AS n;
+INSERT INTO legs VALUES (10, 'Sea', '0044-03-15 BC', '2026-01-01T00:00:00.25Z', '10000-01-01', '::1/64', 'far'),
+    (11, 'Sea', 'infinity', '-infinity', '0001-01-01 BC', '10.0.0.0/8', 'ends')
+"""
+
+
+def test_a_row_is_found_by_its_key_of_moments_labels_and_addresses(people: SourceDatabase) -> None:
+    """For one document of a partitioned table, whose key has a moment, the whole table was read."""
+    people.execute(*PARTED.strip().split(";\n"))
+    people.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {people.replicator}")
+    with connect(origin(people)) as connection:
+        legs = read_catalogue(connection, ["public.legs"]).tables["public.legs"]
+    view = View("legs", legs, legs.primary_key, (("name", "name"),))
+    with snapshot(origin(people)) as connection:
+        [rows] = read_rows(connection, legs, ["name", *legs.primary_key])
+        ids = {identity(view, row): row["name"] for row in rows}
+        assert len(ids) == 11
+        planned: Any = Planned(connection)
+        near = [one for one, name in ids.items() if name not in ("far", "ends")]
+        none = [near[0].replace("2026-02-28", "2026-02-30"), near[0].replace("air", "rail"), f"{near[0]}|1"]
+        found = [row["name"] for page in rows_of_ids(planned, view, ["name"], [*near, *none]) for row in page]
+        assert sorted(found) == [f"n{n}" for n in range(1, 10)]
+        assert planned.plans and all("Index Cond" in plan for plan in planned.plans), planned.plans
+        found = [row["name"] for page in rows_of_ids(connection, view, ["name"], list(ids)) for row in page]
+        assert sorted(found) == sorted(ids.values())
 
 
 def test_samples_are_random_repeatable_and_of_the_size(people: SourceDatabase) -> None:

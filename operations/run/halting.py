@@ -91,7 +91,7 @@ class Halting:
     def waits(self) -> bool:
         """Whether flows stand still until `headwater apply` has mended a table: they go on in this process then.
 
-        Not for a table that none of them reads, nor those that have failed for something else: that is not mended by it.
+        Not for a table that none of them reads, nor flows that have failed for something else.
         """
         return any(
             run.halted and self._halted.keys() & run.flow.spec.topics.keys() for run in self.engine.runner.running

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cdc.errors import KafkaError, KafkaUnavailable, LogTruncated, TooLate
+from cdc.errors import DiskFull, KafkaError, KafkaUnavailable, LogTruncated, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
 from spark.disk.checkpoint import committed_offsets
@@ -195,7 +195,8 @@ class Vigil:
             ends = {topic: parts for topic, parts in look.ends.items() if topic in self.flow.spec.topics}
             apart = self.flow.reading.tombstone_seconds / PARTS
             unread = unread.after(batch, committed, Look(look.at, ends), apart)
-            write_unread(self.flow, unread)
+            with suppress(OSError, DiskFull):  # the older note stays: who starts by it is the more careful
+                write_unread(self.flow, unread)
         self.since = unread.since
 
     @property

@@ -157,14 +157,9 @@ def _run(file: Path, wanted: Wanted) -> bool:
     _say(f"pipeline {pipeline.name}: starting")
     with _judged(pipeline, only) as keeper, SourceWatch(pipeline, first_look(pipeline, wanted, _say)) as source:
         with Waiting(pipeline, only) as waiting, _saying_why(pipeline):
-            catch_up(pipeline, only, _say)
-            engine = patiently(
-                lambda: open_engine(pipeline, source_catalogue(pipeline), only, wanted.sessions),
-                stop,
-                _say,
-                waiting.tell,
-                wanted.until,
-            )
+            wait = partial(patiently, stop=stop, say=_say, tell=waiting.tell, until=wanted.until)
+            wait(lambda: catch_up(pipeline, only, _say))
+            engine = wait(lambda: open_engine(pipeline, source_catalogue(pipeline), only, wanted.sessions))
         keeper.follow(lambda: (engine.pipeline, engine.only))
         stop.eager = False
         with closing(Parts.opened(engine, source, file, taken, wanted)) as parts:

@@ -47,6 +47,16 @@ public final class Ticks implements TableProvider {
   private static final Map<String, AtomicLong> TOLD = new ConcurrentHashMap<>();
 
   /**
+   * A query is about to start: nothing has been said to it yet. A name outlives a query, and the log that an earlier one of
+   * this name has read (a view that was dropped and made again) says nothing of this one's.
+   *
+   * @param name whose log.
+   */
+  public static void begin(String name) {
+    of(name).set(0);
+  }
+
+  /**
    * The log has been read through this moment.
    *
    * @param name whose log.

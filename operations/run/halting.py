@@ -89,8 +89,13 @@ class Halting:
 
     @property
     def waits(self) -> bool:
-        """Whether flows stand still until `headwater apply` has mended a table: they go on in this process then."""
-        return bool(self._halted)
+        """Whether flows stand still until `headwater apply` has mended a table: they go on in this process then.
+
+        Not for a table that none of them reads, nor flows that have failed for something else.
+        """
+        return any(
+            run.halted and self._halted.keys() & run.flow.spec.topics.keys() for run in self.engine.runner.running
+        )
 
     def close(self) -> None:
         """End watching."""

@@ -74,6 +74,11 @@ class Refusals:
         return any(isinstance(known.error, ConfigError) for known in self._of.values())
 
     @property
+    def waits(self) -> bool:
+        """Whether one needs nobody to be taken up: what it needs is away, or who has it may let go at any moment."""
+        return any(known.busy or known.error.transient for known in self._of.values())
+
+    @property
     def lines(self) -> list[str]:
         """What is the matter, a text each."""
         return [Line(known.reason, sink=sink, generation=number) for (sink, number), known in self._of.items()]

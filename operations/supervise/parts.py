@@ -132,8 +132,11 @@ class Parts:
 
     @property
     def waits(self) -> bool:
-        """Whether something stands still until `headwater apply`: it goes on in this process then, as is said of it."""
-        return self.evolving.waits or self.halting.waits
+        """Whether something stands still for now: until `headwater apply`, as is said of it, or what it needs is back.
+
+        It goes on in this process then.
+        """
+        return self.evolving.waits or self.halting.waits or self.engine.refused.waits
 
     @property
     def failed(self) -> list[Running]:

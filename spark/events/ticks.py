@@ -151,7 +151,12 @@ class Ticker(threading.Thread):
 
 
 def ticks(spark: SparkSession, flow: Flow) -> DataFrame:
-    """The moments of a flow as records without a topic; to be united with those of its log."""
+    """The moments of a flow's next query as records without a topic; to be united with those of its log.
+
+    What an earlier query of this folder was told is forgotten: its checkpoint has it, if that is still there.
+    """
+    jvm: Any = spark._jvm
+    jvm.headwater.spark.Ticks.begin(str(flow.folder))
     source = spark.readStream.format("headwater.spark.Ticks").option("headwater.ticks", str(flow.folder))
     return source.load()
 

@@ -28,7 +28,7 @@ class Loop:
         self.turns, self.follow, self.stop = 0, follow, Stop()
         self.stopped: list[str] = []
         self.said: list[str] = []
-        self.halted = False
+        self.halted = self.again = False
         self.runner = SimpleNamespace(step=self._step, trouble=None, all_failed=False)
         self.source = SimpleNamespace(error=None, changed={}, news=[])
         self.goal = SimpleNamespace(caught_up=lambda: False)
@@ -45,7 +45,7 @@ class Loop:
 
     def go(self, *, until: float | None = None, until_caught_up: bool = False) -> None:
         engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append, paused={})
-        engine.promotions = SimpleNamespace(busy=False)
+        engine.promotions, engine.refused = SimpleNamespace(busy=False), SimpleNamespace(waits=self.again)
         made = Parts(
             cast(Any, engine),
             cast(Any, self.source),
@@ -123,6 +123,15 @@ def test_it_ends_when_no_flow_is_left() -> None:
     loop.runner.all_failed = True
     loop.go()
     assert loop.turns == 1
+
+
+@pytest.mark.parametrize(("catching_up", "turns"), [(False, 4), (True, 1)])
+def test_it_stays_while_the_last_flow_is_to_be_taken_up_again(catching_up: bool, turns: int) -> None:
+    """A sink was resumed some seconds before the broker answered: nothing ran then, and `run` ended for good."""
+    loop = Loop(lambda: [], lambda: [], lambda: [])
+    loop.runner.all_failed = loop.again = True
+    loop.go(until_caught_up=catching_up)
+    assert loop.turns == turns
 
 
 def test_it_ends_when_all_is_read_or_the_time_is_over() -> None:

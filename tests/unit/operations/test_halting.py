@@ -14,7 +14,7 @@ from operations.run.histories import Histories
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
 from spark.runner import Runner
-from tests.unit.spark.test_runner import Case, case
+from tests.unit.spark.test_runner import Case, case, refused
 
 __all__ = ["case"]
 
@@ -73,3 +73,30 @@ def test_mended_tables_bring_their_sinks_back_and_a_new_snapshot_all(
     assert (engine.again, engine.catalogue) == (["a"], "read again")
     follow({})
     assert (engine.again, engine.snapshot_lsn) == (["a", "a", "b"], 2000)
+
+
+def test_only_a_flow_that_was_stopped_here_is_waited_for(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gap of a table that nobody reads here kept `run` up for ever, after its last flow had failed for good."""
+    watch = SimpleNamespace(newer=lambda: None, close=lambda: None)
+    monkeypatch.setattr(halting, "MarkerWatch", lambda *_: watch)
+    subject = halting.Halting(cast(Any, Builds(case.runner)))
+    case.step()
+    subject.follow({"x": TableChanged("table x was dropped")})
+    assert not subject.waits
+    subject.follow({"t": TableChanged("table t was dropped"), "x": TableChanged("table x was dropped")})
+    assert subject.waits
+    case.runner.remove(case.flow.folder.parent)  # somebody has retired it
+    subject.follow({"t": TableChanged("table t was dropped")})
+    assert not subject.waits
+
+
+def test_a_flow_that_has_failed_by_itself_does_not_wait_for_its_table(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = SimpleNamespace(newer=lambda: None, close=lambda: None)
+    monkeypatch.setattr(halting, "MarkerWatch", lambda *_: watch)
+    subject = halting.Halting(cast(Any, Builds(case.runner)))
+    case.make = refused
+    case.step()
+    subject.follow({"t": TableChanged("table t was dropped")})
+    assert not subject.waits

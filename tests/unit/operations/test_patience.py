@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,9 +29,12 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import HeadwaterError, KafkaError, KafkaUnavailable, StateError
 from cdc.log import topics as topicids
 from cdc.pipeline import load
+from console.cli import run as command
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state.folder import register_of
+from operations.supervise.wanted import Wanted
+from spark.disk.files import disk_full
 from spark.disk.process import place
 from spark.disk.status import FlowStatus, state_of
 from spark.machine import cluster, quiet
@@ -252,6 +255,28 @@ def test_run_gives_up_when_its_timeout_is_over(file: Path) -> None:
     process = run(file, "--until-caught-up", "--timeout", "1")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1 and "gave up waiting: Postgres does not answer" in said
+
+
+def test_run_waits_for_room_for_what_it_finds_out_of_the_tables(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table was altered while nothing ran, the disk was full: `run` ended, and said that all goes on by itself."""
+    found, said = [disk_full(file), disk_full(file), None], list[str]()
+
+    def catch_up(*_: object) -> None:
+        if (error := found.pop(0)) is not None:
+            raise error
+
+    def open_engine(*_: object) -> None:
+        raise StateError("there was room")
+
+    monkeypatch.setattr(command, "_say", said.append)
+    monkeypatch.setattr(command, "_judged", lambda *_: nullcontext())
+    monkeypatch.setattr("operations.run.source_watch.SourceWatch", lambda *_: nullcontext())
+    monkeypatch.setattr("operations.state.catalogue.source_catalogue", lambda _pipeline: CATALOGUE)
+    monkeypatch.setattr("operations.schema.evolving.catch_up", catch_up)
+    monkeypatch.setattr("operations.run.engine.open_engine", open_engine)
+    with pytest.raises(StateError, match="there was room"):
+        command._run(file, Wanted((), Stop(), None, until_caught_up=False, until=None))
+    assert found == [] and f"waiting: the disk that holds {file} is full" in said
 
 
 def test_sparks_session_takes_nobodys_handler_away() -> None:

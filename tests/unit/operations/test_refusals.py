@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
+from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline, loads
 from operations import opened as build
 from operations.run import engine, session
@@ -200,6 +200,27 @@ def test_pauses_grow_but_not_while_another_process_has_it(pipeline: Pipeline) ->
         assert refused._of["search", 1].pause == 1 and holder.refused() is None
     finally:
         holder.unlock()
+
+
+def test_what_needs_nobody_to_be_taken_up_is_waited_for(pipeline: Pipeline) -> None:
+    """A broker that was back some seconds after the sink was resumed found no process any more."""
+    refused = Refusals(pipeline)
+    assert not refused.waits
+    refused.add("cache", 1, SinkRefused("no"))
+    assert not refused.waits, "a person has to mend it"
+    refused.add("cache", 1, SinkUnavailable("away"))
+    assert refused.waits
+    refused.forget("cache", ())
+    assert not refused.waits
+    holder = register_of(pipeline, "search").generation(1)
+    holder.lock()
+    try:
+        refused.add("search", 1, StateError("already run by another process"))
+        assert refused.waits, "whoever has it may let go in the next moment, as an erasure does at its end"
+    finally:
+        holder.unlock()
+    refused.mended("search", 1)
+    assert not refused.waits
 
 
 # -- verify -----------------------------------------------------------------------------------------------------------

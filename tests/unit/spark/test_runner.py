@@ -19,15 +19,17 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from console.cli.shared.flow_bars import FlowBars
 from operations.status.caught_up import Goal
-from spark import failures, runner
+from spark import failures, log_gaps, runner
 from spark.disk import files
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import signature
+from spark.disk.state import UNREAD
 from spark.disk.status import BUSY_SECONDS, RESTARTS_KEPT, FlowStatus, state_of
 from spark.flow import Flow, Reading
 from spark.join.query import JoinedQuery
 from spark.reading.spec import FlowSpec
 from spark.runner import Runner
+from spark.unread import Look, Mark, Unread
 
 
 def report(batch: int, **counts: int) -> Any:
@@ -313,6 +315,32 @@ def test_a_status_that_can_not_be_written_ends_nothing(case: Case, monkeypatch: 
         assert case.runner.trouble is not None and str(case.flow.folder) in case.runner.trouble
     case.runner.step()
     assert case.runner.trouble is None
+
+
+def test_a_look_at_the_log_that_can_not_be_noted_ends_nothing(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The full disk ended the process within a minute, at its next look."""
+    began = time.time()
+    looks = [Look(began + 0.001, {"t": {0: 0}})]
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    case.runner = Runner(session, [(case.flow, case._start)], lambda _flow: looks[-1])
+    monkeypatch.setattr(log_gaps, "committed_offsets", lambda _checkpoint: (3, {"t": {0: 0}}))
+    log_gaps.write_unread(case.flow, Unread((Mark(3, began - 5),)))
+    before = (case.flow.folder / UNREAD).read_text()
+    case.step()
+
+    def full(_self: Path, _text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        assert case.step().unread_since == looks[-1].at, "it is known all the same"
+        assert case.queries[0].isActive and (case.flow.folder / UNREAD).read_text() == before
+    assert log_gaps.read_unread(case.flow, 3).since == began - 5, "the next start takes it for older than it is"
+    looks.append(Look(began + 0.002, {"t": {0: 0}}))
+    case.step()
+    assert log_gaps.read_unread(case.flow, 3).since == looks[-1].at
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,8 @@ def _run(file: Path, wanted: Wanted) -> bool:
             ):
                 supervise(parts, shown, wanted, _say)
             _tell_stop(stop, f"pipeline {pipeline.name}: told to stop; what is under way is ended")
-            failed, nothing_left = parts.failed, engine.runner.all_failed
+            # Paused, halted or waited for, no flow runs either: who is told to stop then has done what it was to do.
+            failed, nothing_left = parts.failed, engine.runner.all_failed and not stop.is_set()
             missing = bool(failed or engine.refused.lines)
     _tell_stop(stop, f"pipeline {pipeline.name}: stopped; the next `headwater run` goes on where it was")
     _tell_failed(failed)

@@ -83,7 +83,11 @@ def test_run_stays_when_all_that_it_has_is_paused(shop: Scenario) -> None:
         assert time.monotonic() < until, shop.log()
         time.sleep(0.5)
     time.sleep(3)
-    assert shop.runner is not None and shop.runner.poll() is None, shop.log()
+    runner = shop.runner
+    assert runner is not None and runner.poll() is None, shop.log()
+    shop.stop()
+    assert runner.returncode == 0, shop.log()  # told to stop, with nothing that failed
+    shop.launch()
     shop.run("resume", "search")
     shop.wait(lambda now: _state(now, "search") == "running")
     assert {_state(shop.status(), sink) for sink in ("cache", "warehouse")} == {"paused"}

@@ -17,6 +17,9 @@ from spark.machine.session import build_session
 from tests.support.own_classes import own_classes_at_hand
 
 BATCHES = 10
+# CPU seconds that a Python worker of an earlier test takes to end, whenever it does. Ten batches with a program for
+# each file take 0.34.
+OTHERS = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def test_batches_start_no_program(spark: SparkSession, tmp_path: Path) -> None:
         at = reached(query, 1)  # the folders are made by then
         before = of_ended_children(spark)
         reached(query, at + BATCHES)
-        assert of_ended_children(spark) == before
+        assert of_ended_children(spark) < before + OTHERS
     finally:
         query.stop()
     files = {path.name for path in (tmp_path / "commits").iterdir()}

@@ -64,10 +64,10 @@ def test_commits_start_no_program_and_files_are_as_before(folder: Path) -> None:
     spark.sql(f"CREATE TABLE {TABLE} (id bigint, name string) USING iceberg")
     append(spark, 0)
     before = of_ended_children(spark)
-    for number in range(1, 6):
+    for number in range(1, 16):
         append(spark, number * 100)
-    assert of_ended_children(spark) == before
-    assert spark.table(TABLE).count() == 600
+    assert of_ended_children(spark) < before + 0.1, "more than a worker of an earlier test that ends"
+    assert spark.table(TABLE).count() == 1_600
     made = files(folder)
     assert len(made) > 20 and not checksums(folder)
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o644}, "as by Hadoop's own umask"

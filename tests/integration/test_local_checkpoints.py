@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -15,11 +14,9 @@ from pyspark.sql import SparkSession
 from deploy.local import artifacts
 from spark.machine.session import build_session
 from tests.support.own_classes import own_classes_at_hand
+from tests.support.programs import OTHERS, of_ended_children
 
 BATCHES = 10
-# CPU seconds that a Python worker of an earlier test takes to end, whenever it does. Ten batches with a program for
-# each file take 0.34.
-OTHERS = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +26,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = build_session("t", master="local[2]", jars=jars, log=log)
         yield session
         session.stop()
-
-
-def of_ended_children(spark: SparkSession) -> float:
-    """CPU seconds of the programs that Spark's virtual machine has started, and that have ended."""
-    times = psutil.Process(spark._jvm.java.lang.ProcessHandle.current().pid()).cpu_times()
-    return float(times.children_user + times.children_system)
 
 
 def test_batches_start_no_program(spark: SparkSession, tmp_path: Path) -> None:

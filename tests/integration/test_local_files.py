@@ -6,9 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,6 +16,7 @@ from spark.machine.session import build_session
 from spark.machine.settings import LOCAL_FILES, OWN_FILES
 from spark.warehouse.table import catalog_settings
 from tests.support.own_classes import own_classes_at_hand
+from tests.support.programs import OTHERS, of_ended_children
 
 TABLE = "hw.shop.item"
 HADOOPS_OWN = "org.apache.hadoop.fs.LocalFileSystem"
@@ -48,13 +47,6 @@ def checksums(folder: Path) -> list[Path]:
     return [path for path in files(folder) if path.suffix == ".crc"]
 
 
-def of_ended_children(spark: SparkSession) -> float:
-    """CPU seconds of the programs that Spark's virtual machine has started, and that have ended."""
-    jvm: Any = spark._jvm
-    times = psutil.Process(jvm.java.lang.ProcessHandle.current().pid()).cpu_times()
-    return float(times.children_user + times.children_system)
-
-
 def append(spark: SparkSession, first: int) -> None:
     spark.sql(f"INSERT INTO {TABLE} SELECT id, concat('row ', id) FROM range({first}, {first + 100})")
 
@@ -66,7 +58,7 @@ def test_commits_start_no_program_and_files_are_as_before(folder: Path) -> None:
     before = of_ended_children(spark)
     for number in range(1, 16):
         append(spark, number * 100)
-    assert of_ended_children(spark) < before + 0.1, "more than a worker of an earlier test that ends"
+    assert of_ended_children(spark) < before + OTHERS
     assert spark.table(TABLE).count() == 1_600
     made = files(folder)
     assert len(made) > 20 and not checksums(folder)

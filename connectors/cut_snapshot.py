@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from confluent_kafka import KafkaError as CoreError
 from confluent_kafka import Message, Producer
 
-from cdc.errors import KafkaError
-from cdc.log.client import Kafka
+from cdc.errors import KafkaUnavailable
+from cdc.log.client import Kafka, untaken
 from cdc.log.records import SILENCE_SECONDS, records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN
@@ -40,7 +41,7 @@ def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
         Table -> rows deleted from its topic. Doing it again deletes nothing more.
 
     Raises:
-        KafkaError: the marker's record is not there, or a delete was not acknowledged (do it again).
+        KafkaError: the marker's record is not there, or a delete was refused.
         KafkaUnavailable, RegistryUnavailable: no answer (transient).
         SourceUnavailable: another sweep, or an ``apply``, has the connector for long (transient).
     """
@@ -110,13 +111,14 @@ def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, b
         how many.
 
     Raises:
-        KafkaError: one was not acknowledged (do it again).
+        KafkaError: one was refused (terminal until that is corrected).
+        KafkaUnavailable: one was not acknowledged (transient: do it again, those that are written stay).
     """
-    failed: list[str] = []
+    failed: list[CoreError] = []
 
-    def told(error: Any, _: Message) -> None:
+    def told(error: CoreError | None, _: Message) -> None:
         if error is not None:
-            failed.append(str(error))
+            failed.append(error)
 
     producer = Producer({**kafka.settings, "enable.idempotence": True, "compression.type": "lz4"})
     count = 0
@@ -129,6 +131,12 @@ def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, b
                     break
                 except BufferError:
                     producer.poll(0.5)
-    if producer.flush(SILENCE_SECONDS) or failed:
-        raise KafkaError(f"not all deletes were acknowledged by {topic}", fix="run `headwater apply FILE --wait` again")
+    unsent = producer.flush(SILENCE_SECONDS)
+    if failed:
+        raise untaken(f"deletes of rows that are gone, in topic {topic}", failed, kafka.bootstrap)
+    if unsent:
+        raise KafkaUnavailable(
+            f"topic {topic} did not acknowledge {unsent:,} deletes in {SILENCE_SECONDS:.0f} s",
+            fix="run `headwater apply FILE --wait` again",
+        )
     return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -274,6 +274,11 @@ def translate(what: str, error: KafkaException, bootstrap: str) -> KafkaError:
             fix="start the brokers (`headwater up` for the local one), or correct kafka.bootstrap",
         )
     return KafkaError(f"{what}: {reason.str()}", fix=_remedy(reason.name()))
+
+
+def untaken(what: str, errors: Iterable[CoreError], bootstrap: str) -> KafkaError:
+    """Why records were not acknowledged: of several reasons one that lasts, rather than one that passes by itself."""
+    return min((translate(what, KafkaException(one), bootstrap) for one in errors), key=lambda told: told.transient)
 
 
 def _remedy(name: str) -> str:

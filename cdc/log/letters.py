@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.letters.deadletter import DeadLetter
-from cdc.log.client import translate
+from cdc.log.client import translate, untaken
 from cdc.pipeline import Pipeline
 
 # A batch waits for its letters; past this the task fails and the batch is replayed, so that no letter is lost.
@@ -118,18 +118,15 @@ def _publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | N
     except BufferError as error:
         raise _unanswered(config, len(producer)) from error
     except KafkaException as error:
-        raise _told(config, error.args[0]) from error
+        raise translate(_what(config), error, config["client"]["bootstrap.servers"]) from error
     if failed:
-        # What lasts is said rather than what passes by itself.
-        raise min((_told(config, one) for one in failed), key=lambda told: told.transient)
+        raise untaken(_what(config), failed, config["client"]["bootstrap.servers"])
     if unsent:
         raise _unanswered(config, unsent)
 
 
-def _told(config: Mapping[str, Any], error: CoreError) -> KafkaError:
-    """Why letters were not taken, transient or not."""
-    what = f"dead letters could not be written to {config['topic']}"
-    return translate(what, KafkaException(error), config["client"]["bootstrap.servers"])
+def _what(config: Mapping[str, Any]) -> str:
+    return f"dead letters could not be written to {config['topic']}"
 
 
 def _unanswered(config: Mapping[str, Any], count: int) -> KafkaUnavailable:

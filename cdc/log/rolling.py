@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from confluent_kafka import KafkaError as CoreError
 from confluent_kafka import KafkaException, Producer
 
-from cdc.errors import KafkaError, KafkaUnavailable
-from cdc.log.client import Kafka, translate
+from cdc.errors import KafkaUnavailable
+from cdc.log.client import Kafka, translate, untaken
 
 FLUSH_SECONDS = 30.0
 
@@ -28,11 +29,11 @@ def touch(kafka: Kafka, topic: str, partition: int, key: bytes) -> None:
         KafkaError: refused: the client needs the right to write, and to use transactional ids (terminal).
         KafkaUnavailable: no answer (transient).
     """
-    failed: list[str] = []
+    failed: list[CoreError] = []
 
-    def delivered(error: Any, _message: Any) -> None:
+    def delivered(error: CoreError | None, _message: Any) -> None:
         if error is not None:
-            failed.append(str(error))
+            failed.append(error)
 
     try:
         # One id a topic: who was killed in the middle of it is fenced by the next.
@@ -45,6 +46,6 @@ def touch(kafka: Kafka, topic: str, partition: int, key: bytes) -> None:
     except KafkaException as error:
         raise translate(f"closing a segment of topic {topic}", error, kafka.bootstrap) from error
     if failed:
-        raise KafkaError(f"closing a segment of topic {topic}: {failed[0]}", fix="give that client the right to write")
+        raise untaken(f"closing a segment of topic {topic}", failed, kafka.bootstrap)
     if unsent:
         raise KafkaUnavailable(f"topic {topic} did not take a record in {FLUSH_SECONDS:.0f} s", fix="run it again")

@@ -307,4 +307,4 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._thread.join()
         assert self.error is None, self.error
-        assert self.report is not None and self.report.committed > 50, self.report
+        assert self.report is not None and self.report.committed > 2 * self.report.seconds, self.report

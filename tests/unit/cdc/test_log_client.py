@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import Kafka
+from cdc.log.client import Kafka, untaken
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, loads
+from connectors import cut_snapshot
+from connectors.cut_snapshot import write_deletes
 
 FILE = """\
 version: 1
@@ -73,3 +76,28 @@ def test_what_is_read_makes_no_topic(kafka: Kafka) -> None:
     consumer.list_topics(GONE, timeout=5)
     assert consumer.list_topics(timeout=5).topics == {}
     consumer.close()
+
+
+def away(**options: Any) -> Kafka:
+    """Brokers that do not answer, as a client that gives each record half a second."""
+    made = Kafka(loads(FILE.replace(", options: {test.mock.num.brokers: 1}", "")), seconds=0.3)
+    made.settings = {**made.settings, **options}
+    return made
+
+
+def test_deletes_that_brokers_did_not_take_in_time_may_be_written_again() -> None:
+    with pytest.raises(KafkaUnavailable, match=r"in topic p\.public\.t: Kafka does not answer"):
+        write_deletes(away(**{"message.timeout.ms": 500}), GONE, [(0, b"key", b"event")])
+
+
+def test_deletes_that_are_still_on_their_way_may_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_snapshot, "SILENCE_SECONDS", 0.3)
+    with pytest.raises(KafkaUnavailable, match=r"p\.public\.t did not acknowledge 2 deletes"):
+        write_deletes(away(), GONE, [(0, b"key", b"event")])
+
+
+def test_of_several_reasons_the_one_that_lasts_is_told() -> None:
+    passing, lasting = CoreError(CoreError._MSG_TIMED_OUT), CoreError(CoreError.TOPIC_AUTHORIZATION_FAILED)
+    told = untaken("writing", [passing, lasting, passing], "here")
+    assert not told.transient and "the right to" in str(told.fix)
+    assert untaken("writing", [passing], "here").transient

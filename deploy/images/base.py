@@ -54,7 +54,10 @@ def ensure(progress: Callable[[str], None] = lambda line: None) -> str:
 def _import(folder: str) -> None:
     tar = subprocess.Popen([program("tar"), "-C", folder, "--numeric-owner", "-c", "."], stdout=subprocess.PIPE)
     command = [program("docker"), "import", "--change", 'CMD ["bash"]', "-", TAG]
-    done = subprocess.run(command, stdin=tar.stdout, capture_output=True, check=False)
+    assert tar.stdout is not None
+    # Closed here as soon as docker is gone: tar would wait for ever for somebody to read on.
+    with tar.stdout as packed:
+        done = subprocess.run(command, stdin=packed, capture_output=True, check=False)
     if tar.wait() != 0 or done.returncode != 0:
         raise StackError(f"docker import failed: {done.stderr.decode(errors='replace').strip()}")
 

@@ -52,10 +52,17 @@ def pinned() -> dict[str, tuple[Pinned, ...]]:
 
 
 def cache_dir() -> Path:
-    """``HEADWATER_CACHE``, else ``~/.cache/headwater``; for a root whose home is closed to others, a system folder."""
+    """``HEADWATER_CACHE``, else ``~/.cache/headwater``; for a root whose home is closed to others, a system folder.
+
+    Raises:
+        StackError: ``HEADWATER_CACHE`` holds what Java takes for the end of a path.
+    """
     named = os.environ.get("HEADWATER_CACHE")
     if named:
-        return Path(named).expanduser().absolute()
+        place = Path(named).expanduser().absolute()
+        if ":" in str(place):  # it ends a path among Java's class paths
+            raise StackError(f"HEADWATER_CACHE {str(place)!r} holds a colon", fix="name a folder without one")
+        return place
     default = Path.home() / ".cache" / "headwater"
     account = unprivileged()
     return SYSTEM_CACHE if account is not None and blocked_at(default, account) else default

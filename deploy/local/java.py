@@ -13,7 +13,7 @@ OLDEST = 17
 # The newest version the servers were tried on. Newer ones are taken only if nothing else is there.
 NEWEST_TRIED = 25
 
-__all__ = ["Jdk", "candidates", "choose", "read"]
+__all__ = ["Jdk", "candidates", "choose", "compiler", "read"]
 
 
 def choose(account: Account | None = None) -> Jdk:
@@ -39,3 +39,17 @@ def choose(account: Account | None = None) -> Jdk:
         return usable[0]
     tried = [jdk for jdk in usable if jdk.major <= NEWEST_TRIED]
     return max(tried, key=lambda jdk: jdk.major) if tried else min(usable, key=lambda jdk: jdk.major)
+
+
+def compiler(jdk: Jdk) -> Path:
+    """The ``javac`` for our own classes: that of this Java, or where it is a JRE the newest of this machine.
+
+    What is compiled is the same (``--release``). Returns this Java's path, where none is, if there is no other.
+    """
+    homes = [jdk, *(one for home in candidates() if (one := read(home)) is not None and one.major >= OLDEST)]
+    found = [one for one in homes if os.access(_javac(one), os.X_OK)]
+    return _javac(jdk if jdk in found or not found else max(found, key=lambda one: one.major))
+
+
+def _javac(jdk: Jdk) -> Path:
+    return jdk.home / "bin" / "javac"

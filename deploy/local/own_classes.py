@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.local import artifacts
+from deploy.local.java import compiler
 from deploy.local.site import Site
 from deploy.spark import build
 
@@ -24,7 +25,7 @@ def prepare(site: Site, say: Callable[[str], None]) -> Path | None:
     jars = artifacts.folder("spark")
     if build.is_built(jars, target):
         return target
-    javac = site.jdk.home / "bin" / "javac"
+    javac = compiler(site.jdk)
     try:
         build.build(str(javac), jars, target)
     except (OSError, RuntimeError) as error:

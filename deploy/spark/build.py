@@ -1,7 +1,7 @@
 """Build the jar of our own classes for Spark: ``python -m deploy.spark.build OUT.jar``.
 
 It is compiled against the installed PySpark's jars and those of OUT's folder, which ``engine.jars`` names. Without it
-all works, only slower (docs/decisions/micro-batches.md).
+views that are made of events fail, and all else is slower (docs/decisions/micro-batches.md).
 """
 
 from __future__ import annotations

@@ -20,18 +20,18 @@ from sinks.elasticsearch.rehearsal import of_others, refusals
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR, find_jars
+from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR, find_jars, of_another, told_of_another
 
 SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
 INDICES = Check("indices", "the search servers would make the indices as they are defined", lambda site: ())
-CLASSES = Check("classes", "Spark has the classes that keep the state of folds, windows and matches", lambda site: ())
+CLASSES = Check("classes", "Spark has our own classes, by which folds, windows and matches keep state", lambda site: ())
 # A server that is up and busy takes seconds; one that is gone refuses at once.
 PATIENCE = {"request_timeout_seconds": 5.0, "give_up_seconds": 0.2}
 
 
 def checked_sinks(pipeline: Pipeline) -> Iterator[Answer]:
-    """One answer for all servers that `run` writes to, one for indices, one for Spark if a view keeps a state. Changes
-    nothing.
+    """One answer for all servers that `run` writes to, one for indices, one for Spark if a view keeps a state, or our
+    classes there are another Headwater's. Changes nothing.
 
     Args:
         pipeline: the loaded file.
@@ -42,8 +42,10 @@ def checked_sinks(pipeline: Pipeline) -> Iterator[Answer]:
     search = {name: sink for name, sink in pipeline.sinks.items() if isinstance(sink, SearchSink)}
     if asked := {name: sink for name, sink in search.items() if f"sink {name}" not in away}:
         yield _indices(pipeline, asked)
-    if stateful := [name for name, view in pipeline.views.items() if view.stateful is not None]:
-        yield Answer(CLASSES, tuple(_lacking(pipeline, stateful)))
+    stateful = [name for name, view in pipeline.views.items() if view.stateful is not None]
+    classes = tuple(_classes(pipeline, stateful))
+    if stateful or classes:
+        yield Answer(CLASSES, classes)
 
 
 def _servers(pipeline: Pipeline) -> dict[str, Callable[[], None]]:
@@ -141,14 +143,17 @@ def _finding(name: str, ask: Callable[[], None]) -> Finding | None:
     return None
 
 
-def _lacking(pipeline: Pipeline, views: list[str]) -> Iterator[Finding]:
+def _classes(pipeline: Pipeline, views: list[str]) -> Iterator[Finding]:
+    """Of our own classes for Spark: that they are there if views need them, and of this Headwater if they are."""
     try:
-        if any(jar.name == OWN_JAR for jar in find_jars(jars_of(pipeline))):
-            return
-        what, fix = (
-            f"{OWN_JAR} is not among Spark's jars: {', '.join(views)} would fail",
-            BUILD_OWN_JAR,
-        )
+        jars = find_jars(jars_of(pipeline))
     except ConfigError as error:
-        what, fix = error.what, error.fix
-    yield Finding(Level.ERROR, "spark", what, fix)
+        if views:  # else `run` says so
+            yield Finding(Level.ERROR, "spark", error.what, error.fix)
+        return
+    other = of_another(jars)
+    if other is not None:
+        yield Finding(Level.WARNING, "spark", told_of_another(other), BUILD_OWN_JAR)
+    elif views and not any(jar.name == OWN_JAR for jar in jars):
+        what = f"{OWN_JAR} is not among Spark's jars: {', '.join(views)} would fail"
+        yield Finding(Level.ERROR, "spark", what, BUILD_OWN_JAR)

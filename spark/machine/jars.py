@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from cdc.errors import ConfigError
@@ -22,8 +24,10 @@ REQUIRED_JARS = (
 # What Iceberg needs besides to reach a bucket: the client of S3, which alone is larger than all of these.
 S3_JAR = "iceberg-aws-bundle"
 
-# Our own classes for Spark (deploy/spark).
+# Our own classes for Spark (deploy/spark), and of which sources this Headwater wants them: with an older jar all goes
+# on, without what was mended since. A test says the new one where a source has changed.
 OWN_JAR = "headwater-spark.jar"
+OWN_SOURCES = "273f9541b2a5"
 BUILD_OWN_JAR = f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"
 
 
@@ -43,6 +47,26 @@ def find_jars(folders: Path) -> list[Path]:
         )
     beside = class_archive.beside(OWN_JAR)
     return jars if beside is None or any(jar.name == OWN_JAR for jar in jars) else [*jars, beside]
+
+
+def of_another(jars: Iterable[Path]) -> Path | None:
+    """Our own jar among these, if another Headwater's sources were compiled into it; None if there is none.
+
+    ``deploy/compiled.py`` notes as the last word of the archive's comment what it was made of.
+    """
+    for jar in jars:
+        if jar.name == OWN_JAR:
+            try:
+                with zipfile.ZipFile(jar) as packed:
+                    return None if packed.comment.split()[-1:] == [OWN_SOURCES.encode()] else jar
+            except (OSError, zipfile.BadZipFile):
+                return jar
+    return None
+
+
+def told_of_another(jar: Path) -> str:
+    """What is said of it."""
+    return f"{jar} is of another Headwater than this one: what was mended in it since is not in effect"
 
 
 def require_s3(folders: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ from cdc.masking import looks_secret, mask_text
 from cdc.waits import waiting_for
 from spark.drain import DRAIN
 from spark.machine import class_archive, cluster, quiet
-from spark.machine.jars import find_jars
+from spark.machine.jars import BUILD_OWN_JAR, find_jars, of_another, told_of_another
 from spark.machine.settings import (
     CHECKPOINTS,
     JAVA_OPTIONS,
@@ -35,6 +36,7 @@ from spark.machine.settings import (
 )
 from spark.reading.source import SOURCE
 
+_log = logging.getLogger(__name__)
 # Spark's launcher puts at the end of the class path what the environment names here.
 _AT_THE_END = "SPARK_DIST_CLASSPATH"
 # PySpark then starts no virtual machine: somebody (spark-submit) has.
@@ -73,6 +75,8 @@ def build_session(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     local, found = cluster.is_local(master), [] if jars is None else find_jars(jars)
+    if (other := of_another(found)) is not None:
+        _log.warning("%s; %s", told_of_another(other), BUILD_OWN_JAR)
     place = LOOPBACK if local else cluster.settings(master, python_archive, JAVA_OPTIONS)
     if found and not local:
         place = {"spark.jars": ",".join(map(str, found)), **place}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from elasticsearch import Elasticsearch
@@ -14,7 +15,7 @@ from deploy.local.endpoints import Endpoints
 from operations.check.sinks import CLASSES, SINKS, checked_sinks
 from operations.state.folder import register_of
 from spark.machine.class_archive import VARIABLE
-from spark.machine.jars import OWN_JAR, REQUIRED_JARS
+from spark.machine.jars import OWN_JAR, OWN_SOURCES, REQUIRED_JARS
 from tests.support.redis_server import redis_servers
 
 pytestmark = pytest.mark.stack
@@ -89,6 +90,8 @@ def test_a_view_that_keeps_a_state_needs_our_jar(tmp_path: Path, monkeypatch: py
     pipeline = made(tmp_path, NOBODY, NOBODY, ", outbox: {table: public.o, types: [a]}", fold)
     _, answer = checked_sinks(pipeline)
     assert answer.check is CLASSES and said(answer) == [("error", "spark")] and OWN_JAR in answer.findings[0].message
-    (jars / OWN_JAR).touch()
-    _, answer = checked_sinks(pipeline)
-    assert answer.state == "ok"
+    for of, state in (("another", "warning"), (OWN_SOURCES, "ok")):
+        with ZipFile(jars / OWN_JAR, "w") as packed:
+            packed.comment = f"- {of}".encode()
+        _, answer = checked_sinks(pipeline)
+        assert answer.check is CLASSES and answer.state == state

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from cdc.errors import StackError
 from deploy.local.process import Launch
 from deploy.local.services.elasticsearch import Elasticsearch
 from deploy.local.site import Site
@@ -20,9 +22,19 @@ class OpenSearch(Elasticsearch):
     own_settings = {}  # noqa: RUF012 (of the class above)
 
     def more_options(self, units: dict[str, Path]) -> list[str]:
-        """It will not start without its own agent, which stands for Java's old security manager."""
+        """It will not start without its own agent, which stands for Java's old security manager.
+
+        Raises:
+            StackError: its path holds a blank, at which OpenSearch's start script cuts Java's options.
+        """
+        agent = units[self.name] / "agent" / "opensearch-agent.jar"
+        if re.search(r"\s", str(agent)):
+            raise StackError(
+                f"OpenSearch can't start from {str(agent.parent)!r}: its start script cuts Java's options at blanks",
+                fix="set HEADWATER_CACHE to a folder whose path has none",
+            )
         return [
-            f"-javaagent:{units[self.name] / 'agent' / 'opensearch-agent.jar'}",
+            f"-javaagent:{agent}",
             "--add-opens=java.base/java.nio=org.apache.arrow.memory.core,ALL-UNNAMED",
         ]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from cdc.errors import StackError
 from deploy import compiled
 from deploy.connect import build
+from deploy.local.java import compiler
 from deploy.local.site import Site
 
 DEBEZIUM = "debezium-connector-postgres"
@@ -48,12 +49,12 @@ def _built(site: Site, name: str, jars: Sequence[Path]) -> Path:
     target = site.folder("run") / f"{name}-{compiled.digest(build.sources(name), jars)}.jar"
     if target.exists():
         return target
-    javac = site.jdk.home / "bin" / "javac"
+    javac = compiler(site.jdk)
     try:
         build.build(name, str(javac), jars, target)
     except (OSError, RuntimeError) as error:
         raise StackError(
             f"Connect's plugin {name} could not be built with {javac}: {error}",
-            fix="set JAVA_HOME to a whole JDK (Debian: openjdk-17-jdk-headless), not a JRE",
+            fix="install a whole JDK (Debian: openjdk-17-jdk-headless), a JRE has no javac; or set JAVA_HOME to one",
         ) from error
     return target

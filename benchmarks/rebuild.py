@@ -6,7 +6,8 @@ under a client that reads in a loop. ``HEADWATER_REBUILD_ROWS`` says how many fl
 has (340000 makes 3.4 million in the larger one).
 
 The rate of a rebuild is taken from when its fill is prepared to its last document; starting Spark, which takes some
-seconds whatever the size, is in ``seconds`` of what is printed.
+seconds whatever the size, is in ``seconds`` of what is printed. Of two rebuilds and two ceilings the better ones are
+held against each other; against pgsync's one bootstrap the first rebuild counts.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _compared(stack: LocalStack, flights: int) -> list[Measurement]:
                 time.sleep(1.0)
     return [
         _against("rebuild_vs_bulk_ceiling", best.docs_s, "parallel_bulk", raw, flights),
-        _against("rebuild_vs_pgsync_bootstrap", flights / best.whole, "pgsync 7.3.0", theirs, flights),
+        _against("rebuild_vs_pgsync_bootstrap", flights / ours.whole, "pgsync 7.3.0", theirs, flights),
         Measurement("verify_rows_s", verified, "rows/s", flights),
         Measurement("promote_failed_reads", len(reader.failed), "reads", reader.reads),
         Measurement("promote_wrong_reads", len(reader.wrong), "reads", reader.reads),

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import psutil
+
+from tests.support.background import Background
 
 # A process that ends between two looks loses what it used since the last.
 LOOK_SECONDS = 0.5
@@ -41,22 +42,18 @@ class Costs:
         self._last: dict[tuple[str, int, float], float] = {}
         self.found = {name: Cost() for name in self.groups}
         self._look(begun=True)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        self._beside = Background(self._watch)
+        self._beside.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
+    def __exit__(self, *_: object) -> None:
+        self._beside.__exit__()
         self._look()
         for (name, pid, started), cpu in self._last.items():
             self.found[name].cpu_s += cpu - self._first.get((name, pid, started), 0.0)
 
-    def _watch(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
+    def _watch(self, over: threading.Event) -> None:
+        while not over.wait(LOOK_SECONDS):
             self._look()
 
     def _look(self, *, begun: bool = False) -> None:

@@ -3,7 +3,8 @@
 ``python -m benchmarks.run lake_peers``: Flink 1.20 with its Postgres CDC source writes an Iceberg table by upserts,
 which leave *equality deletes*; its checkpoints, and our batches, are 5 s apart. Each loads alone, in a virtual machine
 that has just started (which is not counted). Then both follow the same updates, are stopped, and the same engines read
-both tables. No time of a read counts whose answer is not Postgres's.
+both tables. No time of a read counts whose answer is not Postgres's: a peer's wrong answer is told and has no figure,
+one of ours ends the run.
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ def _follow(run: Piped, peer: flink.Flink, workload: Workload, rows: int) -> Non
         print(f"{ROUNDS} rounds of {CHANGED:,} updates are in both tables", flush=True)
 
 
+class _NoFigure(Exception):
+    """The peer has not answered, or not rightly, or both together took too long."""
+
+
 class Reads:
     """Asks both tables the same, by Spark and by DuckDB, in turns.
 
@@ -170,7 +175,7 @@ class Reads:
             right = self._truth(text)
             try:
                 took = self._times(engine, text, right)
-            except (StackError, duckdb.Error) as error:
+            except _NoFigure as error:
                 print(f"{engine}, {question}: no figure, {error}", flush=True)
                 continue
             ours, theirs = (1 / statistics.median(took[table]) for table in (OURS, THEIRS))
@@ -205,10 +210,10 @@ class Reads:
         for number in range(COLD_READS + READS):
             for table, seconds in took.items():  # in turns: what else the machine does meets both
                 began = time.perf_counter()
-                answer = tuple(ask(table))
+                answer = _answer(ask, table, began)
                 seconds.append(time.perf_counter() - began)
                 if answer != right:
-                    raise StackError(f"{table} answers {answer}, Postgres {right}")
+                    raise _failed(table, f"answers {answer}, Postgres {right}")
             if number >= COLD_READS and time.perf_counter() > until:
                 break
         return {table: seconds[COLD_READS:] for table, seconds in took.items()}
@@ -217,6 +222,29 @@ class Reads:
         row = self.workload.database.execute(text.format("flights").encode()).fetchone()
         assert row is not None
         return tuple(row)
+
+
+def _answer(ask: Callable[[str], Any], table: str, began: float) -> tuple[Any, ...]:
+    try:
+        return tuple(ask(table))
+    except duckdb.InterruptException as error:
+        took = time.perf_counter() - began
+        if took < READ_SECONDS:  # the time went by over reads before: whose turn it was says nothing
+            raise _NoFigure(f"both tables together took longer than {2 * READ_SECONDS:.0f} s") from error
+        raise _failed(table, f"did not answer within {took:.0f} s") from error
+    except duckdb.Error as error:
+        raise _failed(table, f"can't be read: {error}") from error
+
+
+def _failed(table: str, what: str) -> Exception:
+    """The peer's failure costs a figure; ours, which would be left out as well, is the run's."""
+    if table == THEIRS:
+        return _NoFigure(f"{table} {what}")
+    return StackError(
+        f"our table {table} {what}",
+        means="the warehouse's table is wrong, or can't be read: nothing of this run is written",
+        fix="this is a fault of Headwater: mend it before anything is measured again",
+    )
 
 
 __all__ = ["measure"]

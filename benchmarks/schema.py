@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import redis
 import requests
 
 from benchmarks.results import Measurement
+from tests.support.background import Background
 from tests.support.local import ready
 from tests.support.migrating import Migrating, Readers
 
@@ -26,15 +26,15 @@ BEAT_SECONDS = 0.05
 KEY = 100_000
 
 
-class Beats(threading.Thread):
+class Beats(Background):
     """Counts in one row, and notes for each sink how long it went on showing the same number at the longest."""
 
     def __init__(self, made: Migrating) -> None:
         super().__init__()
-        self.made, self.over = made, threading.Event()
+        self.made = made
         self.longest: dict[str, float] = {}
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Beat and look."""
         ends = self.made.stack.endpoints
         cache, session = redis.Redis.from_url(ends.redis_cache_url), requests.Session()
@@ -50,12 +50,12 @@ class Beats(threading.Thread):
             while not self.over.is_set():
                 number += 1
                 connection.execute("UPDATE things SET spare = %s WHERE id = %s", [f"beat {number}", KEY])
-                now = time.monotonic()
                 for name, look in looks.items():
-                    found = look().partition("beat ")[2].partition('"')[0]
+                    found, now = look().partition("beat ")[2].partition('"')[0], time.monotonic()
+                    # Before it is seen to have changed: a look that was long in coming is part of how long it stood.
+                    self.longest[name] = max(self.longest.get(name, 0.0), now - seen[name][1])
                     if found != seen[name][0]:
                         seen[name] = found, now
-                    self.longest[name] = max(self.longest.get(name, 0.0), now - seen[name][1])
                 time.sleep(BEAT_SECONDS)
 
     def _cached(self, client: redis.Redis) -> str:
@@ -63,14 +63,10 @@ class Beats(threading.Thread):
         return found.decode() if isinstance(found, bytes) else ""
 
     def __enter__(self) -> Beats:
-        self.start()
+        super().__enter__()
         time.sleep(3)
         self.longest.clear()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self.join()
 
 
 def measure() -> list[Measurement]:

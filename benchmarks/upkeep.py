@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.run upkeep`` runs as many batches as ten minutes have, or HEADWATER_UPKEEP_BATCHES; ``make
 bench-upkeep`` ten thousand, which takes hours: with HEADWATER_UPKEEP_FOLDER, a folder that stays, what was broken off
-goes on where it was. The table has a million rows; a batch changes 440 all over it and adds
-60. Read by Spark and by DuckDB, in turns with a table of the same rows that was written a moment ago.
+goes on where it was; a folder that is finished is refused. Figures of ten thousand have names of their own. The table
+has a million rows; a batch changes 440 all over it and adds 60. Read by Spark and by DuckDB, in turns with a table of
+the same rows that was written a moment ago.
 """
 
 from __future__ import annotations
@@ -21,31 +22,37 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import Measurement
-from benchmarks.upkeep_work import ENGINES
+from benchmarks.upkeep_work import ENGINES, Progress
 
-NAME, PEER = "warehouse_read_after_10k_batches_ratio", "a table of the same rows, just written"
 BATCHES, UNMAINTAINED, ALL = int(os.environ.get("HEADWATER_UPKEEP_BATCHES", "220")), 110, 10_000
+PEER = "a table of the same rows, just written"
 FORMAT = "3"
 
 
 def measure(batches: int = BATCHES, unmaintained: int = UNMAINTAINED, part: str = "upkeep") -> list[Measurement]:
     """Ratios of reads, with upkeep and without, and what upkeep costs."""
     command = f"python -m benchmarks.run {part}"
-    kept, left = _work(batches, on=True), _work(unmaintained, on=False)
+    name, short = ("warehouse_read_after_10k_batches_ratio", "")
+    if batches != ALL:  # what few batches do must not stand where ten thousand were measured
+        name, short = "warehouse_read_after_batches_ratio", "/short"
+    with _folder() as folder, tempfile.TemporaryDirectory(prefix="headwater-bench-") as other:
+        Progress.of(folder, batches)  # what is refused is refused before anything is measured
+        left = _work(Path(other), unmaintained, on=False)
+        kept = _work(folder, batches, on=True)  # last: hours of work are not lost by what fails after it
     means = {engine: statistics.mean(one[engine] for one in kept["ratios"]) for engine in ENGINES}
     worst = {engine: max(one[engine] for one in kept["ratios"]) for engine in ENGINES}
 
-    def ratio(name: str, value: float, count: int = batches) -> Measurement:
-        return Measurement(name, round(value, 3), "ratio", count, PEER, 1.0, round(value, 3), command=command)
+    def ratio(of: str, value: float, count: int = batches) -> Measurement:
+        return Measurement(f"{name}{of}", round(value, 3), "ratio", count, PEER, 1.0, round(value, 3), command=command)
 
     return [
-        ratio(NAME, max(means.values())),
-        *(ratio(f"{NAME}/{engine}", value) for engine, value in means.items()),
-        *(ratio(f"{NAME}/{engine}_worst_moment", value) for engine, value in worst.items()),
-        *(ratio(f"{NAME}/{engine}_without_upkeep", left["ratios"][-1][engine], unmaintained) for engine in ENGINES),
-        Measurement("warehouse_upkeep_share", _share(kept), "ratio", batches, command=command),
-        Measurement("warehouse_upkeep_longest_s", round(kept["longest_s"], 2), "s", batches, command=command),
-        Measurement("warehouse_small_merge_p50_s", round(kept["merge_s"], 3), "s", batches, command=command),
+        ratio("", max(means.values())),
+        *(ratio(f"/{engine}", value) for engine, value in means.items()),
+        *(ratio(f"/{engine}_worst_moment", value) for engine, value in worst.items()),
+        *(ratio(f"/{engine}_without_upkeep", left["ratios"][-1][engine], unmaintained) for engine in ENGINES),
+        Measurement(f"warehouse_upkeep_share{short}", _share(kept), "ratio", batches, command=command),
+        Measurement(f"warehouse_upkeep_longest_s{short}", round(kept["longest_s"], 2), "s", batches, command=command),
+        Measurement(f"warehouse_small_merge_p50_s{short}", round(kept["merge_s"], 3), "s", batches, command=command),
     ]
 
 
@@ -58,25 +65,23 @@ def _share(kept: dict[str, Any]) -> float:
 
 
 @contextmanager
-def _folder(*, on: bool) -> Iterator[str]:
-    if on and (kept := os.environ.get("HEADWATER_UPKEEP_FOLDER")):
-        Path(kept).mkdir(parents=True, exist_ok=True)
-        yield kept
-        return
-    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+def _folder() -> Iterator[Path]:
+    if kept := os.environ.get("HEADWATER_UPKEEP_FOLDER"):
+        folder = Path(kept).absolute()  # the program that works in it stands elsewhere
+        folder.mkdir(parents=True, exist_ok=True)
         yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as made:
+        yield Path(made)
 
 
-def _work(batches: int, *, on: bool) -> dict[str, Any]:
-    with _folder(on=on) as folder:
-        module = "benchmarks.upkeep_work"
-        argv = [sys.executable, "-m", module, folder, str(batches), FORMAT, "on" if on else "off"]
-        env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-        ran = subprocess.run(
-            argv, cwd=Path(__file__).parents[1], env=env, stdout=subprocess.PIPE, text=True, check=True
-        )
-        found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-        return found
+def _work(folder: Path, batches: int, *, on: bool) -> dict[str, Any]:
+    module = "benchmarks.upkeep_work"
+    argv = [sys.executable, "-m", module, str(folder), str(batches), FORMAT, "on" if on else "off"]
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(argv, cwd=Path(__file__).parents[1], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
 
 
 __all__ = ["measure", "measure_all"]

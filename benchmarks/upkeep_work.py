@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.upkeep_work FOLDER BATCHES FORMAT on|off`` prints as JSON how much longer reads of the table took
 than of one that was written anew with the same rows, and what upkeep has cost. A folder that an attempt has left, which
-was broken off, is gone on with: ten thousand batches take hours.
+was broken off, is gone on with: ten thousand batches take hours. One that is finished, or was begun for another number
+of batches, is refused.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import duckdb
 import duckdb_extensions
 from pyspark.sql import DataFrame, SparkSession
 
+from cdc.errors import StackError
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
@@ -73,20 +75,43 @@ def changes(spark: SparkSession, number: int) -> DataFrame:
 
 @dataclass
 class Progress:
-    """How far the work is, and what was measured so far; seconds, one of each batch."""
+    """How far the work is, and what was measured so far; seconds, one of each batch.
 
+    Attributes:
+        batches: how many it is begun for: the moments at which is read, and so the means, depend on it.
+    """
+
+    batches: int
     merges: list[float] = field(default_factory=list)
     upkeeps: list[float] = field(default_factory=list)
     ratios: list[dict[str, float]] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, folder: Path) -> Progress:
-        """As it was noted; nothing done if it never was."""
+    def of(cls, folder: Path, batches: int) -> Progress:
+        """As it was noted; nothing done if it never was.
+
+        Raises:
+            StackError: the folder is of another number of batches, or finished: its figures are not this run's.
+        """
         try:
-            return cls(**json.loads((folder / "progress.json").read_text()))
+            noted = json.loads((folder / "progress.json").read_text())
         except FileNotFoundError:
-            return cls()
+            return cls(batches)
+        if noted.get("batches") != batches:
+            begun = f"{noted['batches']:,}" if "batches" in noted else "an unknown number of"
+            raise StackError(
+                f"{folder} was begun for {begun} batches, and {batches:,} are asked for",
+                means="what it has measured is of other moments, and would be mixed with this run's",
+                fix="set HEADWATER_UPKEEP_FOLDER to a new folder, or delete this one",
+            )
+        if len(noted["merges"]) >= batches:
+            raise StackError(
+                f"{folder} has had all of its {batches:,} batches",
+                means="there is nothing left to measure in it, and its figures are of the run that ended then",
+                fix="set HEADWATER_UPKEEP_FOLDER to a new folder, or delete this one",
+            )
+        return cls(**noted)
 
     def note(self, folder: Path) -> None:
         """Remember it."""
@@ -165,7 +190,9 @@ class Work:
 
 def main(folder: Path, batches: int, form: str, *, on: bool) -> dict[str, Any]:
     """Merge and read."""
-    work, done = Work(folder, form, Upkeep(Policy(on=on))), Progress.of(folder)
+    done = Progress.of(folder, batches)
+    done.note(folder)  # before the first batch: whoever goes on must know how many it was begun for
+    work = Work(folder, form, Upkeep(Policy(on=on)))
     moments = {batches * (at + 1) // MOMENTS for at in range(MOMENTS)} if on else {batches}
     for number in range(len(done.merges) + 1, batches + 1):
         merged, kept = work.merge(number)

@@ -12,7 +12,9 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -22,9 +24,11 @@ import redis
 from benchmarks.piped import Piped
 from benchmarks.results import Measurement, quantile
 from benchmarks.stack import ready
+from cdc.errors import StackError
 from cdc.pipeline import IcebergSink, load
 from examples.common import drop_database, ensure_database
 from sinks.iceberg import catalogue as iceberg
+from tests.support.background import Background
 
 COMMAND = "python -m benchmarks.run warehouse"
 DATABASE, OWNER = "bench_lake", "flights_owner"
@@ -88,20 +92,20 @@ def _fill(conninfo: str) -> None:
 
 
 def _measured(run: Piped, conninfo: str) -> list[Measurement]:
-    probes, stop = Probes(run), threading.Event()
+    probes = Probes(run)
     began = time.perf_counter()
     with run.running() as runner:
         run.await_caught_up(runner)
         loaded = time.perf_counter() - began
         print(f"{TABLES * ROWS:,} rows in three sinks after {loaded:.1f} s, start included", flush=True)
         writers = [
-            threading.Thread(target=_load, args=(conninfo, stop)),
-            threading.Thread(target=probes.write, args=(conninfo, stop)),
-            threading.Thread(target=probes.watch_cache, args=(run.env["HEADWATER_REDIS_CACHE"], stop)),
+            Background(partial(_load, conninfo)),
+            Background(partial(probes.write, conninfo)),
+            Background(partial(probes.watch_cache, run.env["HEADWATER_REDIS_CACHE"])),
         ]
-        for writer in writers:
-            writer.start()
-        try:
+        with ExitStack() as beside:  # one that dies fails the run: without it there is no load, or nothing is seen
+            for writer in writers:
+                beside.enter_context(writer)
             time.sleep(WARM_UP_SECONDS)
             first = time.monotonic()
             probes.watch(LOAD_SECONDS)
@@ -112,10 +116,6 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
             killed = time.monotonic()
             with run.running() as again:
                 back = _back(probes, killed, again, run)
-        finally:
-            stop.set()
-            for writer in writers:
-                writer.join()
     p50, p95 = quantile(under_load, 0.5), quantile(under_load, 0.95)
     print(f"under load: p50 {p50:.1f} s, p95 {p95:.1f} s of {len(under_load)}; back after {back:.1f} s", flush=True)
     cache50, cache95 = quantile(in_cache, 0.5), quantile(in_cache, 0.95)
@@ -130,14 +130,23 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
 
 
 def _back(probes: Probes, killed: float, runner: subprocess.Popen[bytes], run: Piped) -> float:
-    """Seconds from the kill until every row from before it shows, and one from after it that came within 30 s."""
+    """Seconds from the kill until every row from before it shows, and one from after it that came within 30 s.
+
+    Raises:
+        StackError: it did not come to that, or the runner has ended.
+    """
     while time.monotonic() - killed < PATIENCE_SECONDS:
         probes.watch(1.0)
         run.check(runner)
         now = time.monotonic()
         if not probes.waiting(before=killed) and probes.fresh(since=killed, age=30.0):
             return now - killed
-    return PATIENCE_SECONDS
+    raise StackError(
+        f"the warehouse was not back {PATIENCE_SECONDS:.0f} s after the kill",
+        means=f"{probes.waiting(before=killed)} rows from before it do not show, or none from after it came within"
+        " 30 s: how long it takes is not known, and nothing of this run is written",
+        fix="look at the runner's log and at the machine's load; then run the benchmark again",
+    )
 
 
 def _load(conninfo: str, stop: threading.Event) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import redis
 import requests
 
 from examples.common import ensure_database
+from tests.support.background import Background
 from tests.support.own_tables import OwnTables, Writing
 
 OWNER = "evolving_owner"
@@ -170,7 +170,7 @@ class Rows(Writing):
         )
 
 
-class Readers(threading.Thread):
+class Readers(Background):
     """Asks an index and a cache, all the time, for a document that is never deleted, as an application does.
 
     Attributes:
@@ -180,11 +180,11 @@ class Readers(threading.Thread):
 
     def __init__(self, made: Migrating, key: str = "100000", *, count: bool = False) -> None:
         super().__init__()
-        self.made, self.key, self.count, self.over = made, key, count, threading.Event()
+        self.made, self.key, self.count = made, key, count
         self.reads, self.missed = 0, list[str]()
         self.gap = 0.0
 
-    def run(self) -> None:
+    def work(self) -> None:
         ends = self.made.stack.endpoints
         index = f"{ends.elasticsearch_url}/{self.made.view('thing')}/_search?q=id:{self.key}"
         cached = f"{self.made.name}:{self.made.view('thing')}:{self.key}"
@@ -193,23 +193,18 @@ class Readers(threading.Thread):
         while not self.over.is_set():
             self.reads += 1
             found, key = session.get(index, timeout=20), client.get(cached)
+            self.gap = max(self.gap, time.monotonic() - well)  # an answer that was long in coming, too
             if found.status_code != 200 or not found.json()["hits"]["hits"]:
                 self.missed.append(f"search: {found.text[:200]}")
             elif key is None:
                 self.missed.append(f"cache: no {cached}")
             else:
                 well = time.monotonic()
-            self.gap = max(self.gap, time.monotonic() - well)
             time.sleep(0.05)
         client.close()
         session.close()
 
-    def __enter__(self) -> Readers:
-        self.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self.join()
+        super().__exit__()
         assert self.reads
         assert self.count or not self.missed, self.missed[:3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from confluent_kafka import Producer
 from ruamel.yaml import YAML
 
 from examples.common import REPLICATION_ROLE
+from tests.support.background import Background
 from tests.support.joined import Joined
 
 
@@ -77,7 +77,7 @@ class OwnTables(Joined):
         assert producer.flush(30) == 0
 
 
-class Writing(threading.Thread):
+class Writing(Background):
     """Writes rows, ``row`` after ``row``, until it is told to end; ``with`` does.
 
     Attributes:
@@ -90,30 +90,20 @@ class Writing(threading.Thread):
 
     def __init__(self, conninfo: str) -> None:
         super().__init__()
-        self.conninfo, self.random, self.over = conninfo, random.Random(7), threading.Event()
+        self.conninfo, self.random = conninfo, random.Random(7)
         self.committed = 0
-        self.error: BaseException | None = None
 
     def row(self, connection: psycopg.Connection[Any]) -> None:
         """Write once."""
         raise NotImplementedError
 
-    def run(self) -> None:
-        try:
-            with psycopg.connect(self.conninfo, autocommit=True) as connection:
-                while not self.over.is_set():
-                    self.row(connection)
-                    self.committed += 1
-                    time.sleep(self.pause)
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self) -> Writing:
-        self.start()
-        return self
+    def work(self) -> None:
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            while not self.over.is_set():
+                self.row(connection)
+                self.committed += 1
+                time.sleep(self.pause)
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self.join()
-        assert self.error is None, self.error
+        super().__exit__()
         assert self.committed >= self.least

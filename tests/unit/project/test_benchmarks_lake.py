@@ -6,7 +6,9 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
 from benchmarks import lake_peers
@@ -132,3 +134,39 @@ def test_the_jdbc_sink_deletes_and_upserts_by_the_key(tmp_path: Path) -> None:
 def test_both_tables_are_asked_the_same() -> None:
     assert all(text.count("{}") == 1 and "count(*)" in text for text in lake_peers.QUESTIONS.values())
     assert lake_peers.OURS != lake_peers.THEIRS
+
+
+class Asked(lake_peers.Reads):
+    """Reads of tables that answer as they are told to: an answer, or an error."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {lake_peers.OURS: answers["ours"], lake_peers.THEIRS: answers["theirs"]}
+
+    def _truth(self, text: str) -> tuple[Any, ...]:
+        return (1,)
+
+    def _by(self, engine: str, text: str, duck: object) -> Any:
+        return self._told
+
+    def _told(self, table: str) -> tuple[Any, ...]:
+        answer = self.answers[table]
+        if isinstance(answer, Exception):
+            raise answer
+        return tuple(answer)
+
+
+@pytest.mark.parametrize("wrong", [(2,), duckdb.IOException("no such file")], ids=["wrong", "unreadable"])
+def test_only_the_peers_wrong_answer_is_left_out(wrong: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(Asked(ours=(1,), theirs=(1,))._of("duckdb", "")) == len(lake_peers.QUESTIONS)
+    assert Asked(ours=(1,), theirs=wrong)._of("duckdb", "") == []
+    assert f"duckdb, scan: no figure, {lake_peers.THEIRS} " in capsys.readouterr().out
+    with pytest.raises(StackError, match=r"our table `hw_warehouse`.`peer`.`flights` (answers|can't be read)"):
+        Asked(ours=wrong, theirs=(1,))._of("duckdb", "")
+
+
+def test_reads_that_took_too_long_are_ours_only_if_we_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = duckdb.InterruptException("interrupted")
+    assert Asked(ours=late, theirs=(1,))._of("duckdb", "") == []  # the peer had used up the time
+    monkeypatch.setattr(lake_peers, "READ_SECONDS", 0.0)
+    with pytest.raises(StackError, match="did not answer within"):
+        Asked(ours=late, theirs=(1,))._of("duckdb", "")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks.peers import daemon, environment, servers
+from benchmarks import joins, rebuild
+from benchmarks.changes import Changed
+from benchmarks.peers import daemon, environment, pgsync, servers
 from benchmarks.peers.documents import DOCUMENTS, FLIGHT_CARD, FLIGHT_REFS, PLANE_CARD, same
 from benchmarks.peers.measuring import Rate, Settings, wait_until
 from benchmarks.peers.pgsync import Build
@@ -175,3 +180,71 @@ def test_without_a_java_it_runs_on_it_says_which_to_install(monkeypatch: pytest.
     with pytest.raises(StackError, match="no Java 17 to 20") as caught:
         _ = servers.PeerSite(tmp_path, 18000, None).jdk
     assert "openjdk-17" in caught.value.fix
+
+
+class Turns:
+    """A run of the comparison in which nothing takes its time: what is done, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done = list[str]()
+        self.index = SimpleNamespace(url="http://x", delete=lambda: None)
+        self.process, self.document = SimpleNamespace(pid=1), FLIGHT_CARD
+        workload = SimpleNamespace(settings=Settings(), wrong=self._wrong, expected=lambda document: 1)
+        monkeypatch.setattr(pgsync, "running", lambda *_, **__: nullcontext(self))
+        monkeypatch.setattr(pgsync, "build", self._build)
+        for module in (joins, rebuild):
+            monkeypatch.setattr(module, "ready", lambda: SimpleNamespace(endpoints=None))
+            monkeypatch.setattr(module, "copied", lambda *_: nullcontext(workload))
+        monkeypatch.setattr(joins, "theirs_of", lambda *_: None)
+        monkeypatch.setattr(joins, "changed", lambda *_: Changed(1, 1, 1, 1, 1, 1))
+        monkeypatch.setattr(joins, "_ours", self._ours)
+        monkeypatch.setattr(joins, "_from_nothing", lambda *_: 1.0)
+
+    def teardown(self) -> None:
+        self.done.append("teardown")
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+    def _build(self, peer: Any, workload: Any) -> Build:
+        self.done.append("build")
+        return Build(documents=1000, bootstrap_s=1.0, first_write_s=1.0, last_write_s=9.0)
+
+    def _wrong(self, documents: Any, document: Any) -> int:
+        self.done.append("compare")
+        return 3
+
+    def _ours(self, *_: object, **__: object) -> Any:
+        self.done.append("ours")
+        return joins.Figures(1, 1, Changed(1, 1, 1, 1, 1, 1)), 1.0, [1.0]
+
+
+def test_pgsyncs_first_build_that_counts_is_on_a_warm_server_and_its_documents_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = Turns(monkeypatch)
+    found = {one.name: one.value for one in joins.measure(flights=1000)}
+    assert turns.done == ["build", "teardown", "build", "teardown", "ours", "build", "compare", "stop"]
+    assert found["pgsync_wrong_documents"] == 3
+    turns.done.clear()
+    joins.measure_million(flights=1000)
+    assert turns.done == ["build", "teardown", "build", "teardown", "ours"]
+
+
+def test_one_bootstrap_of_pgsync_is_held_against_one_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
+    fills = {2: rebuild.Filled(1000, 8.0, 20.0, 1.0), 3: rebuild.Filled(1000, 4.0, 5.0, 1.0)}
+    run = SimpleNamespace(
+        headwater=lambda *_: "",
+        rebuilt=lambda number, rows: fills[number],
+        rebuilt_anew=lambda number, rows: fills[number],
+    )
+    stack: Any = SimpleNamespace(endpoints=None)
+    Turns(monkeypatch)
+    ceilings = iter((500.0, 400.0))
+    monkeypatch.setattr(rebuild, "_pipeline", lambda *_: nullcontext(run))
+    monkeypatch.setattr(rebuild, "_ceiling", lambda stack: next(ceilings))
+    monkeypatch.setattr(rebuild, "_Reader", lambda *_: nullcontext(SimpleNamespace(failed=[], wrong=[], reads=1)))
+    monkeypatch.setattr(rebuild.time, "sleep", lambda seconds: None)
+    found = {one.name: one for one in rebuild._compared(stack, 1000)}
+    assert found["rebuild_vs_bulk_ceiling"].ratio == 250 / 500  # the better of two, on both sides
+    assert found["rebuild_vs_pgsync_bootstrap"].ratio == 50 / 100  # the first, on both sides

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import (
@@ -43,6 +45,7 @@ from benchmarks import (
 )
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
+from cdc.errors import HeadwaterError
 
 # Name -> what measures it by itself; `loads` and `idle` share a pipeline.
 ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
@@ -82,25 +85,49 @@ PARTS = ("stack", "loads", "idle", *(name for name in ALONE if name not in ONLY_
 
 
 def main(parts: tuple[str, ...]) -> None:
-    """Measure the named parts; by default all but those that want to be named."""
+    """Measure the named parts; by default all but those that want to be named.
+
+    One that fails leaves its figures as they were, and keeps no other from being measured: they take hours together.
+    """
     unknown = set(parts) - {*PARTS, *ONLY_BY_NAME}
     if unknown:
         sys.exit(f"no such part: {', '.join(unknown)}; choose from {', '.join((*PARTS, *ONLY_BY_NAME))}")
     chosen = parts or PARTS
-    if "stack" in chosen:
-        _report(stack.measure())
-    if {"loads", "idle"} & set(chosen):
-        with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
-            bench = Bench(Path(folder))
-            with bench.applied():
-                if "loads" in chosen:
-                    _report(loads.measure(bench))
-                if "idle" in chosen:
-                    _report(idle.measure(bench))
-    for name, measure in ALONE.items():
-        if name in chosen:
-            _report(measure())
+    shared = [name for name in ("loads", "idle") if name in chosen]
+    work: dict[str, Callable[[], None]] = {"stack": lambda: _report(stack.measure())} if "stack" in chosen else {}
+    if shared:
+        work[" and ".join(shared)] = lambda: _of_one_pipeline(shared)
+    work |= {name: partial(_alone, name) for name in ALONE if name in chosen}
+    failed = [name for name, measure in work.items() if not _measured(name, measure)]
     print(f"written to {LATEST.relative_to(Path.cwd()) if LATEST.is_relative_to(Path.cwd()) else LATEST}")
+    if failed:
+        sys.exit(f"failed, and its figures are those of before: {', '.join(failed)}")
+
+
+def _measured(name: str, measure: Callable[[], None]) -> bool:
+    try:
+        measure()
+    except HeadwaterError as error:
+        print(f"{name} failed: {error}", file=sys.stderr, flush=True)
+    except Exception:
+        print(f"{name} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+    else:
+        return True
+    return False
+
+
+def _of_one_pipeline(parts: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        bench = Bench(Path(folder))
+        with bench.applied():
+            if "loads" in parts:
+                _report(loads.measure(bench))
+            if "idle" in parts:
+                _report(idle.measure(bench))
+
+
+def _alone(name: str) -> None:
+    _report(ALONE[name]())
 
 
 def _report(found: list[Measurement]) -> None:

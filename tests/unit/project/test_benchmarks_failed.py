@@ -16,8 +16,9 @@ import pytest
 import redis
 import requests
 
-from benchmarks import rebuild, schema, warehouse
+from benchmarks import rebuild, run, schema, warehouse
 from benchmarks.costs import Costs
+from benchmarks.results import Measurement
 from cdc.errors import StackError
 from tests.support.background import Background
 from tests.support.migrating import Readers
@@ -201,3 +202,27 @@ def test_costs_of_which_a_look_failed_are_not_known(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(Away), Costs({"one": processes}):
         time.sleep(0.1)
+
+
+def test_a_part_that_fails_keeps_no_other_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = list[list[Measurement]]()
+    figure = Measurement("figure", 1.0, "s", n=1)
+
+    def broken() -> list[Measurement]:
+        raise StackError("it never came back")
+
+    def torn() -> list[Measurement]:
+        raise ValueError("no such field")
+
+    monkeypatch.setattr(run, "ALONE", {"a": broken, "b": torn, "c": lambda: [figure]})
+    monkeypatch.setattr(run, "PARTS", ("a", "b", "c"))
+    monkeypatch.setattr(run, "write", written.append)
+    with pytest.raises(SystemExit, match=r"those of before: a, b$"):
+        run.main(())
+    assert written == [[figure]]
+    said = capsys.readouterr().err
+    assert "a failed: it never came back" in said and "ValueError: no such field" in said
+    run.main(("c",))
+    assert written == [[figure], [figure]]

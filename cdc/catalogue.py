@@ -69,7 +69,8 @@ class Table:
         name: its name, unquoted.
         columns: in order of ``ordinal``.
         primary_key: column names in the key's order; empty if there is none.
-        replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``. Not shown: what is remembered of a view by
+            its words (accepted expressions) would be forgotten when ``apply`` sets it.
         generated: names of generated columns, which are not captured.
         renamed: (former name, present name) of its columns, as far as it was noticed; see cdc/shapes.py.
         moved: of each former shape in which another column had a present name: (name then, name now) of its columns
@@ -87,7 +88,7 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
-    replica_identity: str = "default"
+    replica_identity: str = field(default="default", repr=False)
     generated: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     since: int = field(default=0, compare=False, repr=False)

@@ -28,6 +28,7 @@ from connectors.tables.shapes import read_shapes
 from operations.opened import going_on
 from operations.state.folder import register_of, state_dir
 from operations.state.frozen import with_gone
+from operations.state.history import keeps_history, root_tables
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
@@ -82,6 +83,8 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[Co
             placed += [(pipeline, view) for view in views]
             if isinstance(sink, SearchSink):
                 check_mapping(name, sink, views)
+            if keeps_history(pipeline, name):  # `run` would go on without one, and the log forgets
+                root_tables(pipeline, catalogue, name)
     resolved = {view.name for _, view in placed}
     for name in pipeline.views:
         if name not in resolved:

@@ -62,19 +62,19 @@ def parse_order(text: str) -> tuple[Order, ...]:
     return found
 
 
+_ORDER_FORM = "write: column desc nulls last, other_column; a name that is no plain word stands in `backticks`"
+
+
 def _order(term: list[Token], number: int) -> Order:
     if not term or term[0].kind not in ("word", "quoted"):
-        raise TextError(f"part {number} does not begin with a column's name", "write: column desc, other_column")
+        raise TextError(f"part {number} does not begin with a column's name", _ORDER_FORM)
     words = [token.text.lower() if token.kind == "word" else "" for token in term[1:]]
     descending = words[:1] == ["desc"]
     if words[:1] in (["desc"], ["asc"]):
         del words[0]
     if words in ([], ["nulls", "first"], ["nulls", "last"]):
         return Order(term[0].text, descending, words[1] == "first" if words else not descending)
-    raise TextError(
-        f"part {number}: expected asc, desc, nulls first or nulls last after the column",
-        "write: column desc nulls last, other_column; a name that is no plain word stands in `backticks`",
-    )
+    raise TextError(f"part {number}: expected asc, desc, nulls first or nulls last after the column", _ORDER_FORM)
 
 
 def parse_aggregate(text: str) -> AggregateText:

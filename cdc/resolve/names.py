@@ -18,7 +18,10 @@ Path = tuple[str | int, ...]
 MOMENTS = ("timestamp", "timestamp_ntz")
 # Columns that a message lists when no name is like the one that was written.
 MAX_SHOWN = 20
-DETERMINISTIC = 'ALTER TABLE {table} ALTER COLUMN {column} TYPE text COLLATE "C" (or another deterministic collation)'
+DETERMINISTIC = (
+    'ALTER TABLE {table} ALTER COLUMN {column} TYPE text COLLATE "C" (or another deterministic collation; foreign keys'
+    " that point at it must be dropped before, and their columns changed as well)"
+)
 
 
 def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, where: str = "") -> Table:

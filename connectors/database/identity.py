@@ -26,5 +26,7 @@ def plan_replica_identity(facts: Collection[TableFacts], policy: str) -> list[Ac
         alter = [sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(identifier(name)) for name in fact.not_full]
         run = statements(f"setting the replica identity of {fact.name}", *alter)
         detail = "REPLICA IDENTITY FULL, so that updates carry unchanged large values (policy.toast: full)"
+        if fact.replica_identity == "i":  # `drop` leaves it, and nobody else would remember
+            detail += ", in place of an index (USING INDEX …)"
         actions.append(Action("replica-identity", fact.name, detail, fact.replica_identity, "f", run))
     return actions

@@ -4,6 +4,7 @@ with the new file's lines."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,18 @@ def test_a_view_that_names_a_missing_table_is_the_only_one_told_of(tmp_path: Pat
     assert not [said for said in found if "search" in said or "order:" in said]
     assert [said for said in found if "views.card.refs.customer.table: customers is not a captured table" in said]
     assert [said for said in found if "there is no table public.customers" in said]  # `tables: all` would lack it
+
+
+def test_what_was_accepted_is_remembered_when_apply_sets_the_replica_identity(tmp_path: Path) -> None:
+    """Else Spark is started once more for each expression of a file that nobody has changed."""
+    right = load(tmp_path, ("columns: [id, at]", "columns: [id]"))
+    full = {name: replace(found, replica_identity="full") for name, found in CATALOGUE.tables.items()}
+    asked = [
+        gate._question(right, view, steady=True)
+        for tables in (CATALOGUE, Catalogue(full))
+        for view in resolve_views(right, tables, "search")
+    ]
+    assert len(asked) > 1 and len({*asked}) == len(asked) / 2
 
 
 # -- nothing is written before it is accepted -------------------------------------------------------------------------

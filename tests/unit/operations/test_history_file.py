@@ -28,6 +28,7 @@ from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import Reads, reads_of, refuse_early, refuse_unread, refuse_unread_moment
+from operations.gate import wrong_in_file
 from operations.run import history as run_history
 from operations.state.history import root_tables, topics_read
 from sinks.iceberg import catalogue as iceberg
@@ -85,6 +86,22 @@ def test_a_table_whose_columns_are_one_to_spark_is_refused() -> None:
     made, table = pipeline(views=["plain"], history=True), Table("public", "t", columns, ("id",))
     with pytest.raises(ConfigError, match=r"Name and name of public\.t are one column to Spark"):
         root_tables(made, Catalogue({table.qualified: table}), "lake")
+
+
+def test_two_tables_of_one_name_do_not_share_a_history_and_apply_says_so(tmp_path: Path) -> None:
+    """`run` went on without any history, for as long as nobody read its log, and what the log forgot was gone."""
+    raw = pipeline().model_dump()
+    raw["engine"]["state_dir"] = str(tmp_path)
+    raw["source"]["tables"] = ["a.t", "b.t"]
+    raw["views"] = {"of_a": {"root": "a.t"}, "of_b": {"root": "b.t"}}
+    raw["sinks"]["lake"] |= {"views": ["of_a", "of_b"], "history": True}
+    made, number = Pipeline.model_validate(raw), Column("id", "int4", "int4")
+    tables = Catalogue({f"{schema}.t": Table(schema, "t", (number,), ("id",)) for schema in ("a", "b")})
+    [wrong] = wrong_in_file(made, tables, print)
+    assert "the history of a.t has the name that the history of b.t needs (t_history)" in wrong.what
+    assert "another `namespace`" in str(wrong.fix) and "rename the view" not in str(wrong.fix)
+    raw["sinks"]["lake"]["history"] = False
+    assert wrong_in_file(Pipeline.model_validate(raw), tables, print) == []
 
 
 def test_two_sinks_do_not_share_a_history() -> None:

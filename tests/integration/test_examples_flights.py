@@ -183,8 +183,9 @@ def test_a_second_run_changes_nothing_not_even_what_people_changed(server: Serve
         assert conn.execute("SELECT xmin::text, f.* FROM flights f ORDER BY flight_id").fetchall() == before
 
 
-def test_a_later_run_loads_the_rest_beside_rows_that_people_added(server: Server, database: str) -> None:
-    load(server, database, rows=100)
+@pytest.mark.parametrize("before", [0, 100])
+def test_a_later_run_loads_the_rest_beside_rows_that_people_added(server: Server, database: str, before: int) -> None:
+    load(server, database, rows=before)
     new = """INSERT INTO flights (year, month, day, sched_dep_time, sched_arr_time, carrier, flight, origin, dest,
                                   distance, hour, minute, time_hour)
              VALUES (2014, 1, 1, 500, 800, 'UA', 1, 'JFK', 'SFO', 2586, 5, 0, '2014-01-01 05:00-05')
@@ -192,8 +193,9 @@ def test_a_later_run_loads_the_rest_beside_rows_that_people_added(server: Server
     with connect(conninfo(server, database, OWNER, Passwords.load().setup)) as conn:
         assert value(conn, new) == 336_777
         conn.commit()
-        assert load(server, database, rows=250)[-1] == ("flights", 150, 250)
+        assert load(server, database, rows=250)[-1] == ("flights", 250 - before, 250)
         assert value(conn, "SELECT count(*), min(flight_id), max(flight_id) FROM flights") == (251, 1, 336_777)
+        assert value(conn, new.replace("'UA', 1,", "'UA', 2,")) == 336_778
 
 
 def test_an_interrupted_load_leaves_nothing_and_can_be_repeated(

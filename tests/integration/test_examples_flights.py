@@ -264,6 +264,26 @@ def test_the_second_ensure_database_keeps_everything(server: Server, database: s
         assert value(conn, "SELECT count(*) FROM kept") == 0
 
 
+def test_what_was_there_before_keeps_its_rights(server: Server, database: str) -> None:
+    """Somebody's own database and role of that name: applications connect by PUBLIC's right, a tool replicates."""
+    role, passwords = f"owner_{database}", Passwords.load(os.environ)
+    with connect(conninfo(server, "postgres"), autocommit=True) as conn:
+        conn.execute(f"CREATE ROLE {role} LOGIN REPLICATION CREATEDB PASSWORD '{passwords.setup}'")
+        conn.execute(f"CREATE DATABASE {database} OWNER {role}")
+        rights = (
+            "SELECT rolreplication, rolcreatedb, rolcanlogin, has_database_privilege('public', datname, 'CONNECT'),"
+            " has_database_privilege('public', datname, 'TEMPORARY')"
+            f" FROM pg_roles, pg_database WHERE rolname = '{role}' AND datname = '{database}'"
+        )
+        try:
+            assert value(conn, rights) == (True,) * 5
+            ensure_database(server, database, role, passwords=passwords)
+            assert value(conn, rights) == (True,) * 5
+        finally:
+            drop_database(server, database)
+            conn.execute(f"DROP ROLE {role}")
+
+
 def test_an_existing_roles_password_is_never_replaced(server: Server, database: str) -> None:
     """Whatever uses the role now, a running connector say, would be locked out."""
     role, other = f"owner_{database}", Passwords(Passwords.load().source, "another one")

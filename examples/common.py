@@ -175,7 +175,7 @@ def ensure_database(
     replication_role: str = REPLICATION_ROLE,
     passwords: Passwords | None = None,
 ) -> str:
-    """Create a database, the role that owns it and the role that replicates it; what exists stays.
+    """Create a database, the role that owns it and the role that replicates it; what exists keeps all that it has.
 
     The replication role gets no more than change data capture needs: LOGIN, REPLICATION, CONNECT to this database and
     SELECT on what the owner creates in ``public`` (the snapshot reads it). It owns nothing: publications, heartbeat and
@@ -197,13 +197,14 @@ def ensure_database(
     words = passwords or Passwords.load()
     with connect(conninfo(endpoint, "postgres"), autocommit=True) as conn:
         conn.execute("SELECT pg_advisory_lock(%s)", [SETUP_LOCK])  # released when the connection closes
-        _ensure_role(endpoint, conn, owner, words.setup, "NOREPLICATION")
+        _ensure_role(endpoint, conn, owner, words.setup)
         _ensure_role(endpoint, conn, replication_role, words.source, "REPLICATION")
         database, owner_id = sql.Identifier(name), sql.Identifier(owner)
         if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
             create = sql.SQL("CREATE DATABASE {} OWNER {} ENCODING 'UTF8' TEMPLATE template0")
             conn.execute(create.format(database, owner_id))
-        conn.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
+            # Only then: in a database that was there before, other roles may connect by this right.
+            conn.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
         conn.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, sql.Identifier(replication_role)))
         owner_info = conninfo(endpoint, name, owner, words.setup)
         with connect(owner_info) as as_owner:
@@ -212,11 +213,14 @@ def ensure_database(
     return owner_info
 
 
-def _ensure_role(endpoint: PostgresEndpoint, conn: psycopg.Connection, role: str, password: str, right: str) -> None:
+def _ensure_role(
+    endpoint: PostgresEndpoint, conn: psycopg.Connection, role: str, password: str, right: str = ""
+) -> None:
     name, attribute = sql.Identifier(role), sql.SQL(right)
     exists = conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone() is not None
     if exists:
         # Never a new password for a role that exists: whatever uses it now, a connector say, would be locked out.
+        # Nor is anything taken from it: it may be somebody's own role of that name.
         _check_login(endpoint, role, password)
         conn.execute(sql.SQL("ALTER ROLE {} LOGIN {}").format(name, attribute))
         return

@@ -9,10 +9,14 @@ It is taken inside the transaction, so it may be sent to the user before the COM
 
 from __future__ import annotations
 
-from django.db import connections
+import logging
+
+from django.db import Error, connections
 
 from headwater_client.session import remember
 from headwater_client.tokens import take_token
+
+_log = logging.getLogger(__name__)
 
 
 def written(pipeline: str, *, schema: str = "headwater", using: str | None = None) -> None:
@@ -25,5 +29,15 @@ def written(pipeline: str, *, schema: str = "headwater", using: str | None = Non
     """
     connection = connections[using or "default"]
     inside = connection.in_atomic_block
-    with connection.cursor() as cursor:
-        remember(take_token(cursor, pipeline, schema=schema, after_commit=not inside, if_written=inside))
+    # A pipeline that was dropped must not take the application's writes with it. A savepoint that is refused, or can't
+    # be gone back to, is an error: what was written is lost. Without a transaction Django makes none: nothing is.
+    savepoint = connection.savepoint()
+    try:
+        with connection.cursor() as cursor:
+            token = take_token(cursor, pipeline, schema=schema, after_commit=not inside, if_written=inside)
+    except Error as error:
+        connection.savepoint_rollback(savepoint)
+        _log.warning("no token for what was written: %s", error)
+        token = None
+    connection.savepoint_commit(savepoint)
+    remember(token)

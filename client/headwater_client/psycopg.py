@@ -6,6 +6,7 @@ with writing(connection, "shop") as cursor:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,8 @@ import psycopg
 
 from headwater_client.session import remember
 from headwater_client.tokens import take_token
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -30,5 +33,18 @@ def writing(
     with connection.transaction(), connection.cursor() as cursor:
         yield cursor
         with connection.cursor(row_factory=psycopg.rows.tuple_row) as asking:
-            token = take_token(asking, pipeline, schema=schema, if_written=True)
-        remember(token)
+            remember(_ask(asking, pipeline, schema))
+
+
+def _ask(cursor: psycopg.Cursor[Any], pipeline: str, schema: str) -> str | None:
+    # A pipeline that was dropped must not take the application's writes with it. A savepoint that is refused, or can't
+    # be gone back to, is an error: the transaction has failed by then, and what was written is lost with it.
+    cursor.execute("SAVEPOINT headwater_token")
+    try:
+        token = take_token(cursor, pipeline, schema=schema, if_written=True)
+    except psycopg.Error as error:
+        cursor.execute("ROLLBACK TO SAVEPOINT headwater_token")
+        _log.warning("no token for what was written: %s", error)
+        token = None
+    cursor.execute("RELEASE SAVEPOINT headwater_token")
+    return token

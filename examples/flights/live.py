@@ -65,7 +65,7 @@ class Live:
             and isinstance(warehouse, IcebergSink)
         )
         self.index, self.warehouse = search.index or "flight", warehouse
-        self.elasticsearch = Elasticsearch(search.url)
+        self.elasticsearch = Elasticsearch(search.url, request_timeout=PATIENCE_SECONDS)
         self.redis = redis.Redis.from_url(str(cache.url))
 
     def __enter__(self) -> Live:

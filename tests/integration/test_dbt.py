@@ -35,7 +35,7 @@ def first(world: Analysed) -> dict[str, Rows]:
 
 
 def as_it_was(world: Analysed, cut: str) -> Rows:
-    return world.model("revenue_as_it_was", "* EXCLUDE (cut)", f"cut = '{cut}'")
+    return world.model("revenue_as_it_was", "* EXCLUDE (cut, cut_position)", f"cut = '{cut}'")
 
 
 def test_models_are_what_plain_sql_says(world: Analysed, first: dict[str, Rows]) -> None:
@@ -88,6 +88,18 @@ def test_a_cut_in_the_middle_of_the_load_is_not_torn(world: Analysed) -> None:
     world.build()
     assert world.model("revenue_by_day") == world.expected()["revenue_by_day"]
     assert world.model("order_events", "change, order_id, status, total", "change <> 'read'") == world.seen()
+
+
+def test_a_name_that_another_cut_has_now_is_reported_anew(world: Analysed) -> None:
+    world.cut("moved")
+    world.build()
+    was = as_it_was(world, "moved")
+    world.execute("UPDATE orders SET status = 'cancelled' WHERE order_id = (SELECT min(order_id) FROM order_lines)")
+    world.assert_equal()
+    world.run("as-of", "--drop", "moved")
+    world.cut("moved")
+    world.build()
+    assert as_it_was(world, "moved") == world.expected()["revenue_as_it_was"] != was
 
 
 def test_what_is_wrong_is_told(world: Analysed) -> None:

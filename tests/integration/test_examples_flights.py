@@ -183,8 +183,9 @@ def test_a_second_run_changes_nothing_not_even_what_people_changed(server: Serve
         assert conn.execute("SELECT xmin::text, f.* FROM flights f ORDER BY flight_id").fetchall() == before
 
 
-def test_a_later_run_loads_the_rest_beside_rows_that_people_added(server: Server, database: str) -> None:
-    load(server, database, rows=100)
+@pytest.mark.parametrize("before", [0, 100])
+def test_a_later_run_loads_the_rest_beside_rows_that_people_added(server: Server, database: str, before: int) -> None:
+    load(server, database, rows=before)
     new = """INSERT INTO flights (year, month, day, sched_dep_time, sched_arr_time, carrier, flight, origin, dest,
                                   distance, hour, minute, time_hour)
              VALUES (2014, 1, 1, 500, 800, 'UA', 1, 'JFK', 'SFO', 2586, 5, 0, '2014-01-01 05:00-05')
@@ -192,8 +193,9 @@ def test_a_later_run_loads_the_rest_beside_rows_that_people_added(server: Server
     with connect(conninfo(server, database, OWNER, Passwords.load().setup)) as conn:
         assert value(conn, new) == 336_777
         conn.commit()
-        assert load(server, database, rows=250)[-1] == ("flights", 150, 250)
+        assert load(server, database, rows=250)[-1] == ("flights", 250 - before, 250)
         assert value(conn, "SELECT count(*), min(flight_id), max(flight_id) FROM flights") == (251, 1, 336_777)
+        assert value(conn, new.replace("'UA', 1,", "'UA', 2,")) == 336_778
 
 
 def test_an_interrupted_load_leaves_nothing_and_can_be_repeated(
@@ -260,6 +262,26 @@ def test_the_second_ensure_database_keeps_everything(server: Server, database: s
     assert ensure_database(server, database, OWNER, passwords=passwords) == info
     with connect(info) as conn:
         assert value(conn, "SELECT count(*) FROM kept") == 0
+
+
+def test_what_was_there_before_keeps_its_rights(server: Server, database: str) -> None:
+    """Somebody's own database and role of that name: applications connect by PUBLIC's right, a tool replicates."""
+    role, passwords = f"owner_{database}", Passwords.load(os.environ)
+    with connect(conninfo(server, "postgres"), autocommit=True) as conn:
+        conn.execute(f"CREATE ROLE {role} LOGIN REPLICATION CREATEDB PASSWORD '{passwords.setup}'")
+        conn.execute(f"CREATE DATABASE {database} OWNER {role}")
+        rights = (
+            "SELECT rolreplication, rolcreatedb, rolcanlogin, has_database_privilege('public', datname, 'CONNECT'),"
+            " has_database_privilege('public', datname, 'TEMPORARY')"
+            f" FROM pg_roles, pg_database WHERE rolname = '{role}' AND datname = '{database}'"
+        )
+        try:
+            assert value(conn, rights) == (True,) * 5
+            ensure_database(server, database, role, passwords=passwords)
+            assert value(conn, rights) == (True,) * 5
+        finally:
+            drop_database(server, database)
+            conn.execute(f"DROP ROLE {role}")
 
 
 def test_an_existing_roles_password_is_never_replaced(server: Server, database: str) -> None:

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from cdc.errors import ConfigError, SourceError
-from examples.common import Server, connect, conninfo, drop_database
-from examples.shop.generate import TABLES, Sizes, fill, generate, load
+from examples.common import Server, connect, conninfo, drop_database, ensure_database
+from examples.shop.generate import OWNER, TABLES, Sizes, fill, generate, load
 from examples.shop.workload import run_workload
 
 pytestmark = pytest.mark.stack
@@ -46,6 +46,21 @@ def test_generator_is_a_function_of_seed_and_sizes() -> None:
     assert generate(7, SMALL) == generate(7, SMALL)
     assert generate(7, SMALL) != generate(8, SMALL)
     assert [len(rows) for rows in generate(7, SMALL)[:3]] == list(SMALL)
+
+
+@pytest.mark.parametrize("theirs", ["products (product_id int, description text)", "orders (customer_id int)"])
+def test_somebodys_own_shop_is_left_as_it_is(server: Server, theirs: str) -> None:
+    name = f"shop_test_{secrets.token_hex(4)}"
+    info = ensure_database(server, name, OWNER)
+    relations = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    try:
+        with connect(info, autocommit=True) as conn:
+            conn.execute(f"CREATE TABLE {theirs}".encode())
+            with pytest.raises(ConfigError, match=f"{name} has a table {theirs.partition(' ')[0]} of its own"):
+                load(server, name, sizes=SMALL)
+            assert conn.execute(relations).fetchall() == [(theirs.partition(" ")[0],)]
+    finally:
+        drop_database(server, name)
 
 
 def test_values_reach_postgres_as_generated(shop: str) -> None:

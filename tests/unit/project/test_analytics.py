@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -45,6 +47,64 @@ def test_a_cut_is_read_as_the_product_reads_it() -> None:
             theirs = connection.execute(f"SELECT * FROM {macro(cut)}").fetchall()
             assert sorted(theirs) == sorted(ours)
             assert bool(ours) == (cut > 0)
+
+
+# Instead of Python: an environment whose `activate` does what the real one does.
+PYTHON = """#!/bin/sh
+mkdir -p dbt/bin
+echo "PATH=$PWD/dbt/bin:\\$PATH" > dbt/bin/activate
+for program in pip dbt; do printf '#!/bin/sh\\necho %s $1\\n' $program > dbt/bin/$program; done
+chmod +x dbt/bin/pip dbt/bin/dbt
+"""
+
+
+def test_an_environment_of_ones_own_finds_its_dbt(tmp_path: Path) -> None:
+    told = (HERE / "README.md").read_text().partition("In an environment of your own:\n\n")[2].partition("\n\n")[0]
+    (tmp_path / "examples/analytics/project").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin/python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    path = f"{tmp_path}/bin:/usr/bin:/bin"
+    command = ["sh", "-ec", told]
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "pip install\ndbt build\n", "")
+
+
+def rendered(path: str, **known: Any) -> Any:
+    """A file of the project, with what dbt would know of it."""
+    text = (PROJECT / path).read_text()
+    given = {"source": lambda _, name: name, **known}
+    return jinja2.Environment(extensions=["jinja2.ext.do"]).from_string(text).make_module(given)
+
+
+def test_a_name_that_another_cut_has_now_is_reported_anew_and_what_it_was_goes() -> None:
+    cuts = {"monday": "30::bigint", "tuesday": "20::bigint"}
+    model = rendered(
+        "models/marts/revenue_as_it_was.sql",
+        config=lambda **_: "",
+        this="report",
+        is_incremental=lambda: True,
+        held_cuts=lambda _: [["monday", "10::bigint"], ["tuesday", "20::bigint"], ["gone", "5::bigint"]],
+        cut_names=lambda _: list(cuts),
+        cut_of=lambda _, name: cuts[name],
+        as_of=lambda table, *_: table,
+    )
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE orders AS SELECT 1 AS order_id, 'paid' AS status, DATE '2026-10-01' AS ordered_on"
+        )
+        connection.execute("CREATE TABLE order_lines AS SELECT 1 AS order_id, 2 AS quantity, 5 AS price")
+        anew = connection.execute(f"SELECT cut, cut_position, revenue FROM ({model})").fetchall()
+        assert anew == [("monday", 30, 10)]
+        connection.execute("CREATE TABLE _hw_cuts (history VARCHAR, name VARCHAR, cut BIGINT)")
+        connection.execute(
+            "INSERT INTO _hw_cuts VALUES ('orders_history', 'monday', 30), ('orders_history', 'tuesday', 20)"
+        )
+        connection.execute("CREATE TABLE report (cut VARCHAR, cut_position BIGINT)")
+        connection.execute("INSERT INTO report VALUES ('monday', 10), ('tuesday', 20), ('gone', 5)")
+        connection.execute(str(rendered("macros/cuts.sql").forget_moved("report", "orders")))
+        assert connection.execute("SELECT cut FROM report ORDER BY cut").fetchall() == [("gone",), ("tuesday",)]
 
 
 def test_the_sources_are_what_the_pipeline_keeps() -> None:

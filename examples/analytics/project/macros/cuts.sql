@@ -48,3 +48,23 @@
     {%- endset -%}
     {{ return(run_query(text).rows) }}
 {%- endmacro %}
+
+{# The cuts that an incremental model has, each as [its name, where it is]. A name alone does not say which cut it is:
+   `--drop NAME`, then `--tag NAME` gives it to another one. #}
+{% macro held_cuts(relation) -%}
+    {%- if not execute -%}{{ return([]) }}{%- endif -%}
+    {%- if 'cut_position' not in adapter.get_columns_in_relation(relation) | map(attribute='name') -%}
+        {{ exceptions.raise_compiler_error(relation ~ " does not say where its cuts are: run once with --full-refresh") }}
+    {%- endif -%}
+    {%- set found = [] -%}
+    {%- for row in run_query("select distinct cut, cut_position::varchar || '::bigint' from " ~ relation).rows -%}
+        {%- do found.append([row[0], row[1]]) -%}
+    {%- endfor -%}
+    {{ return(found) }}
+{%- endmacro %}
+
+{# What a model has of a name that another cut has now. A name that is gone keeps what it was. #}
+{% macro forget_moved(relation, table) -%}
+    delete from {{ relation }} as held using {{ source('warehouse', '_hw_cuts') }} as cuts
+    where cuts.history = '{{ table }}_history' and cuts.name = held.cut and cuts.cut <> held.cut_position
+{%- endmacro %}

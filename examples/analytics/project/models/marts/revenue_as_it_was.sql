@@ -1,17 +1,19 @@
 -- The same report at each cut that has a name: a run adds the cuts that are new. What a day was said to have brought,
--- and when that was said. --full-refresh computes it again, from the same history.
-{{ config(materialized='incremental', incremental_strategy='append') }}
+-- and when that was said. --full-refresh computes it again, from the same history. A name that was given to another cut
+-- is that cut's: what it was before goes.
+{{ config(
+    materialized='incremental', incremental_strategy='append',
+    pre_hook="{% if is_incremental() %}{{ forget_moved(this, 'orders') }}{% endif %}"
+) }}
 
 -- depends_on: {{ source('warehouse', '_hw_cuts') }}
 -- depends_on: {{ source('warehouse', 'orders_history') }} {{ source('warehouse', 'order_lines_history') }}
-{% set held = [] %}
-{% if is_incremental() %}
-    {% set held = run_query('select distinct cut from ' ~ this).columns[0].values() %}
-{% endif %}
+{% set held = held_cuts(this) if is_incremental() else [] %}
 
-{% for name in cut_names(['orders', 'order_lines']) if name not in held %}
+{% for name in cut_names(['orders', 'order_lines']) if [name, cut_of('orders', name)] not in held %}
 select
     '{{ name }}' as cut,
+    {{ cut_of('orders', name) }} as cut_position,
     o.ordered_on,
     count(distinct o.order_id) as orders,
     sum(l.quantity * l.price) as revenue
@@ -22,5 +24,6 @@ group by o.ordered_on
 union all
 {% endfor %}
 select
-    null::varchar as cut, null::date as ordered_on, null::bigint as orders, null::decimal(38, 2) as revenue
+    null::varchar as cut, null::bigint as cut_position, null::date as ordered_on, null::bigint as orders,
+    null::decimal(38, 2) as revenue
 where false

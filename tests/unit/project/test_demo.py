@@ -1,0 +1,68 @@
+"""The demo's verdict is its last line, whatever goes wrong; and it leaves no server of its page behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from elasticsearch import ConnectionTimeout
+
+from cdc.errors import HeadwaterError
+from examples.flights import demo, page
+
+# Instead of Python: a server that says nothing at its usual port, and comes up at another one.
+SERVER = """#!/bin/sh
+echo $$ >> {pids}
+case "$*" in *"--port 0"*) {second};; esac
+exec sleep 60
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConnectionTimeout("Connection\ntimed out"), "DEMO FAILED ConnectionTimeout: Connection timed out"),
+        (KeyError("sinks"), "DEMO FAILED KeyError: 'sinks'"),
+        (demo.DemoFailed("they differ"), "DEMO FAILED they differ"),
+        (HeadwaterError("no change arrived"), "DEMO FAILED no change arrived"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_last_line_is_the_verdict(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing:
+        def run(self) -> str:
+            raise error
+
+    monkeypatch.setattr(demo, "Demo", Failing)
+    assert demo.main() == 1
+    assert capsys.readouterr().out.splitlines()[-1] == line
+
+
+def made(folder: Path, second: str, monkeypatch: pytest.MonkeyPatch) -> page.DemoPage:
+    python = folder / "python"
+    python.write_text(SERVER.format(pids=folder / "pids", second=second))
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(page, "START_SECONDS", 3.0)
+    return page.DemoPage(dict(os.environ), folder / "pipeline.yaml", folder / "serve.log")
+
+
+def alive(folder: Path) -> list[bool]:
+    return [Path(f"/proc/{pid}").exists() for pid in (folder / "pids").read_text().split()]
+
+
+def test_a_server_that_did_not_begin_is_ended_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(tmp_path, "echo 'serving it at http://127.0.0.1:9'", monkeypatch) as served:
+        assert served.url == "http://127.0.0.1:9"
+        assert alive(tmp_path) == [False, True]
+    assert alive(tmp_path) == [False, False]
+
+
+def test_none_is_left_where_none_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HeadwaterError, match="did not start: no way"), made(tmp_path, "echo no way", monkeypatch):
+        pass
+    assert alive(tmp_path) == [False, False]

@@ -133,51 +133,6 @@ abstract class Measure {
     }
   }
 
-  /** A sum that does not fit is null, as Spark's {@code try_sum}: an error would stop the flow for ever. */
-  private static final class LongSum extends Measure {
-    private long sum;
-    private boolean any;
-    private boolean over;
-
-    @Override
-    void add(Object value) {
-      any = true;
-      try {
-        sum = Math.addExact(sum, (Long) value);
-      } catch (ArithmeticException error) {
-        over = true;
-      }
-    }
-
-    @Override
-    void merge(Measure other) {
-      LongSum more = (LongSum) other;
-      over |= more.over;
-      if (more.any) {
-        add(more.sum);
-      }
-    }
-
-    @Override
-    Object result() {
-      return any && !over ? sum : null;
-    }
-
-    @Override
-    void write(DataOutputStream out) throws IOException {
-      out.writeLong(sum);
-      out.writeBoolean(any);
-      out.writeBoolean(over);
-    }
-
-    @Override
-    void read(DataInputStream in) throws IOException {
-      sum = in.readLong();
-      any = in.readBoolean();
-      over = in.readBoolean();
-    }
-  }
-
   private static final class DoubleSum extends Measure {
     private double sum;
     private boolean any;

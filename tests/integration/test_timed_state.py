@@ -191,6 +191,65 @@ def panes(kept: Kept, key: str) -> list[tuple[int, int]]:
     return [tuple(at // 1_000_000 - int(BEGIN.timestamp()) for at in struct.unpack_from(">qq", state, 13))]
 
 
+NUMBER = "cast(get_json_object(payload, '$.n') as bigint)"
+DAY = micros_of("1 day")
+NUMBERS = WindowView(
+    "v", EVENTS, ("id",), (), time="at", delay=DAY, size=DAY, slide=DAY, by={"about": "aggregateid"},
+    groupings=(("about",),), measures={
+        "total": Measure("sum", NUMBER),
+        "texts": Measure("approx_count_distinct", "get_json_object(payload, '$.t')"),
+    },
+)  # fmt: skip
+
+
+def number(about: str, version: int, n: int, text: str | None = None) -> dict[str, Any]:
+    """An event of NUMBERS."""
+    return event(about, 60, version, payload=json.dumps({"n": n, "t": text}))
+
+
+def test_of_a_sum_only_the_sum_of_all_must_fit(keep: Any) -> None:
+    """One that did not fit on the way was null for ever, though ``verify`` says what the sum is."""
+    kept, far = keep(NUMBERS), 9 * 10**18
+    least = [-(2**63), 2**63 - 1, 2**63 - 1, -(2**63), 1]
+    at_once = [number("b", 10 + at, n) for at, n in enumerate(least)]
+    kept.feed(number("a", 1, far), number("a", 2, far), *at_once, *(number("c", 20 + at, far) for at in range(5)))
+    kept.feed(number("a", 3, -far))
+    kept.feed(*(number("c", 30 + at, -far) for at in range(6)))
+    told: dict[str, list[int | None]] = {}
+    for row in kept.told():
+        if row.view:
+            told.setdefault(row.state.about, []).append(row.state.total)
+    assert told == {"a": [None, far], "b": [sum(least)], "c": [None, -far]}
+
+
+def test_a_state_of_before_is_read_and_what_it_has_lost_stays_null(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    jvm = gateway.jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+    def called(on: str, name: str, this: Any, *given: Any) -> Any:
+        """A method that only its package sees."""
+        owner = jvm.java.lang.Class.forName(f"headwater.spark.{on}", True, loader)
+        (method,) = [one for one in owner.getDeclaredMethods() if one.getName() == name]
+        method.setAccessible(True)
+        values = gateway.new_array(jvm.java.lang.Object, len(given))
+        for at, one in enumerate(given):
+            values[at] = one
+        return method.invoke(this, values)
+
+    kinds = gateway.new_array(jvm.java.lang.String, 1)
+    kinds[0] = "sum:long"
+    measured = [struct.pack(">q??", 5, True, False), struct.pack(">q??", 7, True, True)]
+    times = [struct.pack(">qqqq", at, at + 10, 3, 0) for at in (100, 200)]
+    body = struct.pack(">i", 2) + times[0] + measured[0] + times[1] + measured[1]
+    read = called("Panes", "read", None, b"\x01" + body, kinds)
+    never = struct.pack(">q", -(2**63))  # each end had a timer of its own: the next one that moves sets one
+    written = bytes(called("Panes", "write", read))
+    assert written == b"\x02" + never + body
+    again = called("Panes", "read", None, written, kinds)
+    assert bytes(called("Panes", "write", again)) == written
+
+
 def versions(kept: Kept) -> dict[tuple[int, bool], list[int]]:
     """(seconds after BEGIN at which a window begins, whether it is gone) -> versions that were told of it."""
     found: dict[tuple[int, bool], list[int]] = {}

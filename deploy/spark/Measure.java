@@ -276,11 +276,19 @@ abstract class Measure {
   }
 
   private static final class Distinct extends Measure {
+    /** Stands for the empty text, which the sketch leaves out: no text has these bytes. */
+    private static final byte[] EMPTY = {(byte) 0xFF};
+
     private HllSketch sketch = new HllSketch(LG_K, TgtHllType.HLL_8);
 
     @Override
     void add(Object value) {
-      sketch.update((String) value);
+      String text = (String) value;
+      if (text.isEmpty()) {
+        sketch.update(EMPTY);
+      } else {
+        sketch.update(text);
+      }
     }
 
     @Override

@@ -222,6 +222,13 @@ def test_of_a_sum_only_the_sum_of_all_must_fit(keep: Any) -> None:
     assert told == {"a": [None, far], "b": [sum(least)], "c": [None, -far]}
 
 
+def test_the_empty_text_is_one_of_the_distinct(keep: Any) -> None:
+    kept = keep(NUMBERS)
+    kept.feed(number("a", 1, 0, ""), number("a", 2, 0, ""), number("b", 3, 0, "x"), number("b", 4, 0))
+    kept.feed(number("b", 5, 0, ""), number("b", 6, 0, "x"))
+    assert [(row.state.about, row.state.texts) for row in kept.told() if row.view] == [("a", 1), ("b", 1), ("b", 2)]
+
+
 def test_a_state_of_before_is_read_and_what_it_has_lost_stays_null(spark: SparkSession) -> None:
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.jvm

@@ -2,10 +2,8 @@ package headwater.spark;
 
 import java.io.Serializable;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Set;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
@@ -41,9 +39,6 @@ public final class Matches {
    */
   private static final long GIVEN_UP = 600_000_000L;
 
-  /** Timers of one key in the time that it is kept: each is two entries of the state, and a look at the key when it rings. */
-  private static final long GRAINS = 16;
-
   private Matches() {}
 
   /** What a view's matches are; times in microseconds. */
@@ -73,8 +68,7 @@ public final class Matches {
 
     /** When an event that happened then may be forgotten; somewhat later, so that one timer serves those of some time. */
     long over(long at) {
-      long grain = Math.max(1000, (within + kept()) / GRAINS);
-      return (Math.floorDiv(at + within + kept(), grain) + 1) * grain;
+      return Timers.grain(at + within + kept(), within + kept());
     }
   }
 
@@ -191,7 +185,7 @@ public final class Matches {
       Happenings held = known ? form.read(state.get()) : new Happenings();
       long safe = Timed.forgotten(timers, plan.kept());
       long newest = -1;
-      Set<Long> armed = null;
+      Timers set = new Timers(getHandle(), false);
       while (rows.hasNext()) {
         Row row = rows.next();
         if (row.getLong(Timed.P_START) < safe || held.full()) {
@@ -205,13 +199,10 @@ public final class Matches {
         // An earlier one, too: after an event that is dated far ahead the others would be kept until then.
         if (over != held.armed) {
           held.armed = over;
-          armed = armed == null ? timers() : armed;
-          if (armed.add(Timed.timer(over))) {
-            getHandle().registerTimer(Timed.timer(over));
-          }
+          set.set(over);
         }
         if (plan.byTime() && one.kind == FIRST) {
-          getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay));
+          set.set(one.at + plan.within + plan.delay);
         }
       }
       if (!held.isEmpty()) {
@@ -221,13 +212,6 @@ public final class Matches {
         state.clear(); // of none that counts, which an earlier Headwater has left: no timer would take it away
       }
       return CollectionConverters.asScala(out.iterator());
-    }
-
-    /** Those that the key has: of one that is registered twice Spark complains, with the key's words, in its log. */
-    private Set<Long> timers() {
-      Set<Long> found = new HashSet<>();
-      CollectionConverters.asJava(getHandle().listTimers()).forEachRemaining(one -> found.add((Long) one));
-      return found;
     }
 
     @Override

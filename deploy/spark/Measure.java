@@ -133,51 +133,6 @@ abstract class Measure {
     }
   }
 
-  /** A sum that does not fit is null, as Spark's {@code try_sum}: an error would stop the flow for ever. */
-  private static final class LongSum extends Measure {
-    private long sum;
-    private boolean any;
-    private boolean over;
-
-    @Override
-    void add(Object value) {
-      any = true;
-      try {
-        sum = Math.addExact(sum, (Long) value);
-      } catch (ArithmeticException error) {
-        over = true;
-      }
-    }
-
-    @Override
-    void merge(Measure other) {
-      LongSum more = (LongSum) other;
-      over |= more.over;
-      if (more.any) {
-        add(more.sum);
-      }
-    }
-
-    @Override
-    Object result() {
-      return any && !over ? sum : null;
-    }
-
-    @Override
-    void write(DataOutputStream out) throws IOException {
-      out.writeLong(sum);
-      out.writeBoolean(any);
-      out.writeBoolean(over);
-    }
-
-    @Override
-    void read(DataInputStream in) throws IOException {
-      sum = in.readLong();
-      any = in.readBoolean();
-      over = in.readBoolean();
-    }
-  }
-
   private static final class DoubleSum extends Measure {
     private double sum;
     private boolean any;
@@ -321,11 +276,19 @@ abstract class Measure {
   }
 
   private static final class Distinct extends Measure {
+    /** Stands for the empty text, which the sketch leaves out: no text has these bytes. */
+    private static final byte[] EMPTY = {(byte) 0xFF};
+
     private HllSketch sketch = new HllSketch(LG_K, TgtHllType.HLL_8);
 
     @Override
     void add(Object value) {
-      sketch.update((String) value);
+      String text = (String) value;
+      if (text.isEmpty()) {
+        sketch.update(EMPTY);
+      } else {
+        sketch.update(text);
+      }
     }
 
     @Override

@@ -11,8 +11,11 @@ import java.util.List;
 
 /** The open windows of one key: one, or of sessions any number; and how they lie in the state. */
 final class Panes {
-  /** Of the bytes below. Others are refused, and never read as something else. */
-  private static final byte FORMAT = 1;
+  /** Of the bytes below. Those of {@link #BEFORE} are read, too; others are refused, and never read as something else. */
+  private static final byte FORMAT = 2;
+
+  /** Without {@code armed}: each end had a timer of its own. Of measures what {@link Measure} still reads. */
+  private static final byte BEFORE = 1;
 
   /** A window, and what was seen in it. */
   static final class Pane {
@@ -61,6 +64,9 @@ final class Panes {
   private final String[] kinds;
   final List<Pane> open = new ArrayList<>();
   final List<Gone> gone = new ArrayList<>();
+
+  /** The timer that was set last, in microseconds: the next event mostly has the same. */
+  long armed = Long.MIN_VALUE;
 
   Panes(String[] kinds) {
     this.kinds = kinds;
@@ -125,6 +131,7 @@ final class Panes {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     try (DataOutputStream out = new DataOutputStream(bytes)) {
       out.writeByte(FORMAT);
+      out.writeLong(armed);
       out.writeInt(open.size());
       for (Pane pane : open) {
         out.writeLong(pane.start);
@@ -145,9 +152,10 @@ final class Panes {
     Panes panes = new Panes(kinds);
     try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
       byte format = in.readByte();
-      if (format != FORMAT) {
+      if (format != FORMAT && format != BEFORE) {
         throw new IllegalStateException("a window's state of format " + format + ", which this Headwater does not know");
       }
+      panes.armed = format == FORMAT ? in.readLong() : Long.MIN_VALUE;
       for (int left = in.readInt(); left > 0; left--) {
         Pane pane = new Pane(in.readLong(), in.readLong(), kinds);
         pane.version = in.readLong();

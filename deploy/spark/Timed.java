@@ -1,6 +1,13 @@
 package headwater.spark;
 
+import java.sql.Timestamp;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.time.format.DateTimeFormatterBuilder;
+import java.time.temporal.ChronoField;
 import java.util.List;
+import java.util.Locale;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -20,6 +27,13 @@ final class Timed {
 
   /** Why an event was left out of which no group or value could be had. */
   static final String UNKNOWN = "Spark could not compute what groups or measures this event";
+
+  /** As a {@code Timestamp} says it where the machine's zone is UTC: keys of before stay what they are there. */
+  private static final DateTimeFormatter MOMENT =
+      new DateTimeFormatterBuilder()
+          .appendPattern("uuuu-MM-dd HH:mm:ss")
+          .appendFraction(ChronoField.NANO_OF_SECOND, 1, 9, true)
+          .toFormatter(Locale.ROOT);
 
   static final int VIEW = 0;
   static final int VERSION = 2;
@@ -116,9 +130,19 @@ final class Timed {
     return row.isNullAt(CLOCK) ? Long.MIN_VALUE : row.getLong(CLOCK) - delay;
   }
 
+  /**
+   * A value's text, which no other value has. That of a moment is in UTC: in the machine's own zone two moments share one when
+   * clocks are set back, and after a start in another zone a group would be another.
+   */
+  static String text(Object value) {
+    return value instanceof Timestamp moment
+        ? MOMENT.format(LocalDateTime.ofInstant(moment.toInstant(), ZoneOffset.UTC))
+        : String.valueOf(value);
+  }
+
   /** What Spark's watermark is at the most while this row's batch is at work. */
   static long safe(Row row) {
-    java.sql.Timestamp safe = row.getTimestamp(SAFE);
+    Timestamp safe = row.getTimestamp(SAFE);
     return Math.floorDiv(safe.getTime(), 1000L) * 1_000_000 + safe.getNanos() / 1000;
   }
 

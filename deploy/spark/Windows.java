@@ -1,18 +1,11 @@
 package headwater.spark;
 
 import java.io.Serializable;
-import java.sql.Timestamp;
-import java.time.LocalDateTime;
-import java.time.ZoneOffset;
-import java.time.format.DateTimeFormatter;
-import java.time.format.DateTimeFormatterBuilder;
-import java.time.temporal.ChronoField;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
@@ -79,6 +72,14 @@ public final class Windows {
     long kept() {
       return delay + correct + gap;
     }
+
+    /**
+     * When a window that ends then may be forgotten. A session's end goes on with its events, so somewhat later: a timer for each
+     * end would be one for each batch. A fixed window has one end, and one timer.
+     */
+    long over(long end) {
+      return gap == 0 ? end + kept() : Timers.grain(end + kept(), kept());
+    }
   }
 
   /** A plan; arguments as its constructor has them. */
@@ -129,13 +130,6 @@ public final class Windows {
   private static final class Placing implements MapPartitionsFunction<Row, Row> {
     /** Windows that a task holds at once. */
     private static final int MOST = 10_000;
-
-    /** As a {@code Timestamp} says it where the machine's zone is UTC: keys of before stay what they are there. */
-    private static final DateTimeFormatter MOMENT =
-        new DateTimeFormatterBuilder()
-            .appendPattern("uuuu-MM-dd HH:mm:ss")
-            .appendFraction(ChronoField.NANO_OF_SECOND, 1, 9, true)
-            .toFormatter(Locale.ROOT);
 
     private final Plan plan;
 
@@ -222,20 +216,10 @@ public final class Windows {
         key.append(' ').append(start);
       }
       for (int one : plan.groupings[index]) {
-        String text = text(value.get(1 + one));
+        String text = Timed.text(value.get(1 + one));
         key.append(' ').append(value.isNullAt(1 + one) ? -1 : text.length()).append(':').append(text);
       }
       return key.toString();
-    }
-
-    /**
-     * A value's text, which no other value has. That of a moment is in UTC: in the machine's own zone two moments share one when
-     * clocks are set back, and after a start in another zone a group would be another.
-     */
-    private static String text(Object value) {
-      return value instanceof Timestamp moment
-          ? MOMENT.format(LocalDateTime.ofInstant(moment.toInstant(), ZoneOffset.UTC))
-          : String.valueOf(value);
     }
 
     /** What a task has of each window so far. */
@@ -325,6 +309,7 @@ public final class Windows {
       }
       Panes panes = state.exists() ? Panes.read(state.get(), plan.kinds) : new Panes(plan.kinds);
       long safe = Timed.forgotten(timers, plan.delay + plan.correct);
+      Timers set = new Timers(getHandle(), plan.gap == 0); // a fixed window sets one, when it begins
       Row last = null;
       while (rows.hasNext()) {
         Row row = rows.next();
@@ -344,8 +329,10 @@ public final class Windows {
             pane.settle();
             out.add(Timed.told(last, pane.version, false, told(last, pane.start, pane.end, pane.late, pane.measures)));
           }
-          if (pane.moved) {
-            getHandle().registerTimer(Timed.timer(pane.end + plan.kept()));
+          long over = plan.over(pane.end);
+          if (pane.moved && over != panes.armed) {
+            panes.armed = over;
+            set.set(over);
           }
         }
         state.update(panes.write());
@@ -369,11 +356,12 @@ public final class Windows {
       if (state.exists()) {
         Panes panes = Panes.read(state.get(), plan.kinds);
         long safe = Timed.forgotten(timers, plan.kept());
-        panes.open.removeIf(pane -> pane.end <= safe);
-        if (panes.open.isEmpty()) {
-          state.clear();
-        } else {
-          state.update(panes.write());
+        if (panes.open.removeIf(pane -> pane.end <= safe)) {
+          if (panes.open.isEmpty()) {
+            state.clear();
+          } else {
+            state.update(panes.write());
+          }
         }
       }
       return CollectionConverters.asScala(List.<Row>of().iterator());

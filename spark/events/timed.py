@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -224,7 +225,7 @@ def start_timed(
     place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     if by_time(view):
-        records = records.union(ticks(spark, flow))
+        records = records.union(_moments(spark, flow, view))
     events = map_in_arrow(records, rows, timed_schema(view))
     writer = place.writer(flow, keep(spark, events), documents).queryName(flow.title)
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
@@ -233,6 +234,13 @@ def start_timed(
         beats = Beats(flow.reading.beats, flow.reading.bootstrap, flow.reading.client, flow.spec.registry)
         Ticker(flow, query, beats, teller(spark, flow)).start()
     return place.query(query)
+
+
+def _moments(spark: SparkSession, flow: Flow, view: TimedView) -> DataFrame:
+    try:
+        return ticks(spark, flow)
+    except (Py4JError, TypeError) as error:
+        raise lacking(view) from error
 
 
 def by_time(view: TimedView) -> bool:

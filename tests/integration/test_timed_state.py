@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
-def event(about: str, seconds: float, version: int, what: str = "viewed", safe: float | None = None) -> dict[str, Any]:
+def event(
+    about: str, seconds: float, version: int, what: str = "viewed", safe: float | None = None, payload: str = "{}"
+) -> dict[str, Any]:
     """An event as ``event_rows`` gives it.
 
     Args:
@@ -45,12 +48,14 @@ def event(about: str, seconds: float, version: int, what: str = "viewed", safe: 
         version: its position.
         what: its type.
         safe: after BEGIN, what all partitions have reached; None for nothing yet.
+        payload: JSON.
     """
     at = BEGIN + timedelta(seconds=seconds)
     own = {"view": "v", "id": f"{about}/{version}", "version": version, "topic": "t", "partition": 0}
     own |= {"offset": version, "ts_ms": 1}
     reached = datetime.fromtimestamp(0, UTC) if safe is None else BEGIN + timedelta(seconds=safe)
-    row = {"id": f"{about}/{version}", "aggregatetype": "account", "aggregateid": about, "type": what, "payload": "{}"}
+    row = {"id": f"{about}/{version}", "aggregatetype": "account", "aggregateid": about, "type": what}
+    row["payload"] = payload
     times = {AGAIN: False, AT: int(at.timestamp()) * 1_000_000, CLOCK: None, SAFE: reached.isoformat()}
     return {PREFIX + name: value for name, value in own.items()} | row | {"at": at.isoformat()} | times
 
@@ -81,6 +86,25 @@ class Kept:
         reader = self.spark.read.format("statestore").option("stateVarName", name)
         rows = reader.load(str(self.folder / "checkpoint")).select("key.value", "value.value").toDF("key", "value")
         return {row.key: bytes(row.value) for row in rows.collect()}
+
+    def timers(self) -> dict[str, list[int]]:
+        """Key -> when its timers ring, in seconds after BEGIN."""
+        reader = self.spark.read.format("statestore").option("readRegisteredTimers", "true")
+        found: dict[str, list[int]] = {}
+        for row in reader.load(str(self.folder / "checkpoint")).collect():
+            rings = row.expiration_timestamp_ms / 1000 - BEGIN.timestamp()
+            found.setdefault(row.key.value, []).append(round(rings))
+        return {key: sorted(rings) for key, rings in found.items()}
+
+    def complained(self) -> bool:
+        """Whether a timer was registered twice: Spark's log would have the key in it.
+
+        A virtual machine of tests before writes where it was told then.
+        """
+        told = Path(self.spark.sparkContext._jvm.java.lang.System.getProperty("headwater.log"))  # type: ignore[union-attr]
+        log = [path.read_text() for path in told.parent.glob(f"{told.name}*")]
+        assert log
+        return any("Failed to register timer" in text for text in log)
 
 
 @pytest.fixture
@@ -120,10 +144,7 @@ def test_an_event_that_is_dated_far_ahead_does_not_keep_the_others_of_its_key(ke
     assert counts(kept) == {"ka": 2, "kb": 1}
     kept.feed(event("b", 2 * year, 6, safe=2 * year))
     assert counts(kept) == {"kb": 1}  # those that were dated ahead have their time, too
-    # Spark's log would have the key in it; a virtual machine of tests before writes where it was told then.
-    told = Path(kept.spark.sparkContext._jvm.java.lang.System.getProperty("headwater.log"))  # type: ignore[union-attr]
-    log = [path.read_text() for path in told.parent.glob(f"{told.name}*")]
-    assert log and not any("Failed to register timer" in text for text in log)
+    assert not kept.complained()
 
 
 def test_an_event_that_was_given_up_leaves_no_state(keep: Any) -> None:
@@ -133,6 +154,107 @@ def test_an_event_that_was_given_up_leaves_no_state(keep: Any) -> None:
     (letter,) = [row for row in kept.told() if row.failed]
     assert letter.failed.startswith("late: its time is over, and was given up")
     assert counts(kept) == {"ka": 1}
+
+
+def test_two_firsts_of_one_moment_have_one_timer_by_which_they_are_told(keep: Any) -> None:
+    kept = keep(MATCHES["alone"])
+    kept.feed(event("a", 60, 1), event("a", 60, 2))
+    kept.feed(event("a", 60, 3))
+    kept.feed(event("b", 2 * 3600, 4, safe=2 * 3600))
+    assert sorted(row.id for row in kept.told() if row.view) == ["a/1", "a/2", "a/3"]
+    assert not kept.complained()
+
+
+def test_a_session_that_goes_on_sets_one_timer_for_some_time(keep: Any) -> None:
+    """Each event had one; each of them read and wrote the group when it rang."""
+    kept = keep(VIEWS["session"])
+    kept.feed(event("a", 0, 1), event("a", 400, 2), event("a", 1990, 3))
+    kept.feed(event("a", 2000, 4))
+    kept.feed(event("a", 2005, 5))
+    # Kept for a quarter of an hour after their ends: 300, 700 and 2,305 s; by sixteenths of that quarter.
+    grain = 900 / 16
+    assert kept.timers() == {"0 1:a": [round(-(-at // grain) * grain) for at in (1200, 1600, 3205)]}
+    kept.feed(event("a", 200, 6))  # two become one, which ends with the later of them
+    assert len(kept.timers()["0 1:a"]) == 3
+    assert not kept.complained()
+    kept.feed(event("b", 3000, 7, safe=3000))
+    assert panes(kept, "0 1:a") == [(1990, 2305)]
+    kept.feed(event("b", 9000, 8, safe=9000))
+    assert list(kept.state("panes")) == list(kept.timers()) == ["0 1:b"]
+
+
+def panes(kept: Kept, key: str) -> list[tuple[int, int]]:
+    """Of a session's key: when those begin and end that are kept, if it is one."""
+    state = kept.state("panes")[key]
+    (count,) = struct.unpack_from(">i", state, 9)
+    assert count == 1
+    return [tuple(at // 1_000_000 - int(BEGIN.timestamp()) for at in struct.unpack_from(">qq", state, 13))]
+
+
+NUMBER = "cast(get_json_object(payload, '$.n') as bigint)"
+DAY = micros_of("1 day")
+NUMBERS = WindowView(
+    "v", EVENTS, ("id",), (), time="at", delay=DAY, size=DAY, slide=DAY, by={"about": "aggregateid"},
+    groupings=(("about",),), measures={
+        "total": Measure("sum", NUMBER),
+        "texts": Measure("approx_count_distinct", "get_json_object(payload, '$.t')"),
+    },
+)  # fmt: skip
+
+
+def number(about: str, version: int, n: int, text: str | None = None) -> dict[str, Any]:
+    """An event of NUMBERS."""
+    return event(about, 60, version, payload=json.dumps({"n": n, "t": text}))
+
+
+def test_of_a_sum_only_the_sum_of_all_must_fit(keep: Any) -> None:
+    """One that did not fit on the way was null for ever, though ``verify`` says what the sum is."""
+    kept, far = keep(NUMBERS), 9 * 10**18
+    least = [-(2**63), 2**63 - 1, 2**63 - 1, -(2**63), 1]
+    at_once = [number("b", 10 + at, n) for at, n in enumerate(least)]
+    kept.feed(number("a", 1, far), number("a", 2, far), *at_once, *(number("c", 20 + at, far) for at in range(5)))
+    kept.feed(number("a", 3, -far))
+    kept.feed(*(number("c", 30 + at, -far) for at in range(6)))
+    told: dict[str, list[int | None]] = {}
+    for row in kept.told():
+        if row.view:
+            told.setdefault(row.state.about, []).append(row.state.total)
+    assert told == {"a": [None, far], "b": [sum(least)], "c": [None, -far]}
+
+
+def test_the_empty_text_is_one_of_the_distinct(keep: Any) -> None:
+    kept = keep(NUMBERS)
+    kept.feed(number("a", 1, 0, ""), number("a", 2, 0, ""), number("b", 3, 0, "x"), number("b", 4, 0))
+    kept.feed(number("b", 5, 0, ""), number("b", 6, 0, "x"))
+    assert [(row.state.about, row.state.texts) for row in kept.told() if row.view] == [("a", 1), ("b", 1), ("b", 2)]
+
+
+def test_a_state_of_before_is_read_and_what_it_has_lost_stays_null(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    jvm = gateway.jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+    def called(on: str, name: str, this: Any, *given: Any) -> Any:
+        """A method that only its package sees."""
+        owner = jvm.java.lang.Class.forName(f"headwater.spark.{on}", True, loader)
+        (method,) = [one for one in owner.getDeclaredMethods() if one.getName() == name]
+        method.setAccessible(True)
+        values = gateway.new_array(jvm.java.lang.Object, len(given))
+        for at, one in enumerate(given):
+            values[at] = one
+        return method.invoke(this, values)
+
+    kinds = gateway.new_array(jvm.java.lang.String, 1)
+    kinds[0] = "sum:long"
+    measured = [struct.pack(">q??", 5, True, False), struct.pack(">q??", 7, True, True)]
+    times = [struct.pack(">qqqq", at, at + 10, 3, 0) for at in (100, 200)]
+    body = struct.pack(">i", 2) + times[0] + measured[0] + times[1] + measured[1]
+    read = called("Panes", "read", None, b"\x01" + body, kinds)
+    never = struct.pack(">q", -(2**63))  # each end had a timer of its own: the next one that moves sets one
+    written = bytes(called("Panes", "write", read))
+    assert written == b"\x02" + never + body
+    again = called("Panes", "read", None, written, kinds)
+    assert bytes(called("Panes", "write", again)) == written
 
 
 def versions(kept: Kept) -> dict[tuple[int, bool], list[int]]:

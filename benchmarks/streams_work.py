@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.catalogue import Column, Table
 from cdc.fold import FoldView
+from cdc.log.letters import letters_to
 from cdc.stateful import StatefulView
 from cdc.timed import Kind, MatchView, Measure, WindowView, micros_of
 from deploy.local import artifacts
@@ -96,7 +97,7 @@ def main(said: Mapping[str, Any]) -> None:
 def _ours(spark: SparkSession, said: Mapping[str, Any], folder: Path) -> tuple[Any, Path]:
     topic = said["topic"]
     view = analyse_stateful(spark, replace(VIEWS[said["operator"]], topics=(topic,)))
-    letters = {"topic": f"{topic}-letters", "client": {"bootstrap.servers": said["kafka"]}}
+    letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]})
     sink = {"type": "redis", "name": "cache", "url": said["redis"], "key_prefix": f"bench-{topic}:"}
     sink |= {"targets": {view.name: {}}, "give_up_seconds": 30.0}
     spec = FlowSpec(

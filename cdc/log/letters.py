@@ -27,11 +27,20 @@ THROUGH = "through"
 
 def letters_config(pipeline: Pipeline) -> dict[str, Any]:
     """What ``send`` and ``clear`` need to know, as plain data that travels to executors; holds secrets."""
-    return {
-        "topic": pipeline.dead_letter_topic,
-        "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + MORE_BYTES},
-        "values": pipeline.policy.dead_letters.values,
-    }
+    kafka = pipeline.kafka
+    config = letters_to(pipeline.dead_letter_topic, kafka.client(), kafka.max_message_bytes)
+    return config | {"values": pipeline.policy.dead_letters.values}
+
+
+def letters_to(topic: str, client: Mapping[str, Any], max_message_bytes: int = 10 << 20) -> dict[str, Any]:
+    """The same without a pipeline, values included.
+
+    Args:
+        topic: of the letters.
+        client: librdkafka's settings.
+        max_message_bytes: of the records that letters are made of.
+    """
+    return {"topic": topic, "client": {**client, "message.max.bytes": max_message_bytes + MORE_BYTES}}
 
 
 @lru_cache(maxsize=4)

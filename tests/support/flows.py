@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cdc.catalogue import Column, Table
+from cdc.log.letters import letters_to
 from cdc.view import View
 from deploy.local import artifacts
 from sinks.factory import open_sink
@@ -72,7 +73,7 @@ def main(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def flow_of(said: Mapping[str, Any], name: str, view: View, config: Mapping[str, Any]) -> Flow:
     """A flow of the one table."""
-    letters = {"topic": f"{said['topic']}-letters", "client": {"bootstrap.servers": said["kafka"]}}
+    letters = letters_to(f"{said['topic']}-letters", {"bootstrap.servers": said["kafka"]})
     spec = FlowSpec(name, {view.name: view}, {said["topic"]: (view.name,)}, {said["topic"]: TABLE}, config, letters)
     return Flow(
         name,

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.catalogue import Column, Table
 from cdc.fold import FoldView
+from cdc.log.letters import letters_to
 from cdc.pipeline import IcebergSink
 from cdc.stateful import StatefulView
 from cdc.view import View
@@ -95,7 +96,7 @@ def run(
         )
         spark = build_session("t", master="local[2]", jars=jars, log=folder / "spark.log", conf=conf)
         view = analysed(spark)
-        letters = {"topic": f"{topic}-letters", "client": {"bootstrap.servers": said["kafka"]}}
+        letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]})
         names, tables = {topic: (view.name,)}, {topic: view.table}
         spec = FlowSpec("cache", {view.name: view}, names, tables, said["sink"], letters, events=frozenset({topic}))
         spec = replace(spec, snapshot_lsn=said["snapshot_lsn"])

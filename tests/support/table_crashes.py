@@ -24,6 +24,7 @@ from redis import Redis
 
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
+from cdc.log.letters import letters_to
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
@@ -193,7 +194,7 @@ def followed(start: Callable[[Flow], JoinedQuery], flow: Flow, log: Log, lake: A
 def flow_of(said: Mapping[str, Any], name: str, token: int) -> Flow:
     """The flow of one of the views above."""
     made, topic = view(name), said["topic"]
-    letters = {"topic": f"{topic}-letters", "client": {"bootstrap.servers": said["kafka"]}}
+    letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]})
     tables = {f"{topic}.{one.name}": one for one in (PARENTS, KIDS, TOYS)}
     namespace = f"{topic}:{name}:"
     store = {"url": said["store"], "namespace": namespace, "title": "crashes", "token": token, "give_up_seconds": 30.0}

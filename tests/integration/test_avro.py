@@ -79,8 +79,9 @@ def test_columns_come_go_and_widen_while_traffic_flows(evolving: Evolving) -> No
         "UPDATE things SET n = 5000000000, a = 'longer than eight' WHERE id = (SELECT min(id) FROM things)"
     )
     evolving.assert_settled()
+    # The last column's going may just be taken up.
+    assert eventually(lambda: {flow["state"] for flow in flows(evolving)} == {"running"}, 60), flows(evolving)
     after = flows(evolving)
-    assert {flow["state"] for flow in after} == {"running"}
     assert {flow["flow"]: flow["pid"] for flow in after} == before
     if evolving.form == "avro":
         assert len(versions(evolving)) >= 6  # each change of a column made a schema, and all are still read

@@ -148,6 +148,7 @@ def test_deferred_fan_outs_converge_too() -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
+@pytest.mark.sampled
 def test_a_mutation_is_found(mutation: Mutation) -> None:
     assert any(search([seed], mutation.joiner, mutation.chances, mutation.store) for seed in range(MOST_SEEDS))
 

@@ -93,7 +93,7 @@ def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str
     whole = with_gone(pipeline, sink, catalogue)
     roots = resolve_roots(pipeline, whole, sink)
     tables = {table.qualified: whole.tables[table.qualified] for table in roots.values()}
-    taken, of_tables = {view: f"view {view}" for view in roots} | {GAPS: "the table of gaps"}, {GAPS}
+    taken = {view: f"view {view}" for view in roots} | {GAPS: "the table of gaps"}
     for table in tables.values():
         for first, other in letter_twins(column.name for column in supported(table).columns):
             what = f"sink {sink}: {first} and {other} of {table.qualified} are one column to Spark"
@@ -103,8 +103,7 @@ def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str
             if name in taken:
                 what = f"{taken[name]} has the name that the history of {table.qualified} needs ({name})"
                 another = "keep one of the two in a sink of its own, with another `namespace`"
-                fix = another if name in of_tables else f"rename the view, or {another}"
+                fix = f"rename the view, or {another}" if name in roots else another
                 raise pipeline.error_at(("sinks", sink, "history"), what, fix)
             taken[name] = f"the history of {table.qualified}"
-            of_tables.add(name)
     return tables

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -18,7 +17,7 @@ from cdc.join.expressions import quoted
 from cdc.timed import Kind, MatchView
 from spark.events.kept import Open, documents_of
 from spark.events.measures import empty_frame, type_of
-from spark.events.timed import given_events, lacking, start_timed
+from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
 from spark.reading.expressions import AS_TEXT, Refuse, unplaced, unwritten
 from spark.running import Query
@@ -67,10 +66,8 @@ def matches(spark: SparkSession, events: DataFrame, view: MatchView) -> DataFram
     parts = [*_computed(view.first), *_computed(view.then or Kind("false", "CAST(NULL AS string)"))]
     given, jvm = given_events(events, parts), spark._jvm
     ours: Any = jvm.headwater.spark.Matches if jvm is not None else None
-    try:
+    with with_own_classes(view):
         made = ours.match(given._jdf, ours.plan([view.within, view.delay, view.correct], view.keep, view.count))
-    except (Py4JError, TypeError) as error:
-        raise lacking(view) from error
     state = F.when(F.col("value").isNotNull(), F.expr(_told(view))).alias("state")
     return DataFrame(made, spark).select("*", state).drop("value")
 

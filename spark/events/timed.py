@@ -6,6 +6,7 @@ Decoded in Python, given to Spark SQL and to a state, and written in Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -168,12 +169,20 @@ def given_events(events: DataFrame, parts: Sequence[str]) -> DataFrame:
     return events.select(*own, *times, event, F.col(SAFE).alias("safe"))
 
 
-def lacking(view: TimedView) -> ConfigError:
-    """The error of a session without our own classes."""
-    return ConfigError(
-        f"view {view.name}: Spark lacks {OWN_JAR}, which keeps its state",
-        fix=BUILD_OWN_JAR,
-    )
+@contextmanager
+def with_own_classes(view: TimedView) -> Iterator[None]:
+    """A block that calls them.
+
+    Raises:
+        ConfigError: the session has none, or an older jar's (terminal).
+    """
+    try:
+        yield
+    except (Py4JError, TypeError) as error:
+        raise ConfigError(
+            f"view {view.name}: Spark lacks {OWN_JAR}, which keeps its state",
+            fix=BUILD_OWN_JAR,
+        ) from error
 
 
 def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
@@ -225,7 +234,9 @@ def start_timed(
     place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     if by_time(view):
-        records = records.union(_moments(spark, flow, view))
+        with with_own_classes(view):
+            moments = ticks(spark, flow)
+        records = records.union(moments)
     events = map_in_arrow(records, rows, timed_schema(view))
     writer = place.writer(flow, keep(spark, events), documents).queryName(flow.title)
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
@@ -234,13 +245,6 @@ def start_timed(
         beats = Beats(flow.reading.beats, flow.reading.bootstrap, flow.reading.client, flow.spec.registry)
         Ticker(flow, query, beats, teller(spark, flow)).start()
     return place.query(query)
-
-
-def _moments(spark: SparkSession, flow: Flow, view: TimedView) -> DataFrame:
-    try:
-        return ticks(spark, flow)
-    except (Py4JError, TypeError) as error:
-        raise lacking(view) from error
 
 
 def by_time(view: TimedView) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -22,7 +21,7 @@ from cdc.join.expressions import quoted
 from cdc.timed import WindowView
 from spark.events.kept import Open, documents_of
 from spark.events.measures import Plan, empty_frame, planned, type_of
-from spark.events.timed import given_events, lacking, start_timed
+from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
 from spark.reading.expressions import Refuse, unplaced
 from spark.running import Query
@@ -88,11 +87,9 @@ def windows(spark: SparkSession, events: DataFrame, view: WindowView) -> DataFra
     kinds = [kind for plan in plans.values() for kind in plan.kinds]
     groupings = [[list(view.by).index(name) for name in names] for names in view.groupings]
     times_of = [view.size, view.slide, view.gap, view.delay, view.correct]
-    try:
+    with with_own_classes(view):
         ours = jvm.headwater.spark.Windows
         made = ours.window(given._jdf, ours.plan(times_of, len(view.by), kinds, groupings))
-    except (Py4JError, TypeError) as error:
-        raise lacking(view) from error
     frame = DataFrame(made, spark)
     state = F.when(F.col("value").isNotNull(), F.expr(_told(view, plans))).alias("state")
     return frame.select(*OWN, "failed", "gone", state)

@@ -207,10 +207,31 @@ def _lead(opened: Target, register: Register, number: int, shown: _Shown, before
             # Of a large cache one view takes a minute, and a pause has no lease of ours to wait for.
             refuse_paused(shown.pipeline, [register.sink], f"readers may see generation {number} in some views already")
             opened.promote(view, shown.expected(view, opened.living(view)))
+            _refuse_late(register, number)
     except SinkRefused:
         # Nobody was moved: what never began must neither be ended by `run` later nor keep `retire` from its work.
         if not shown.moving and {view: opened.living(view) for view in before} == before:
             register.give_up_promotion(number)
+        raise
+
+
+def _refuse_late(register: Register, number: int) -> None:
+    """Of a process that slept between its look and a view: others have ended the promotion, and taken readers back.
+
+    Then they see this view at one generation and the rest at another, so a way back is noted: `run` goes it.
+
+    Raises:
+        StateError: that is so, or another promotion is under way.
+    """
+    try:
+        register.refuse_other(number)
+    except StateError:
+        living = register.living()
+        if living == number:  # ended by somebody else, as it was meant
+            return
+        if register.promotion() is None:
+            register.begin_promotion(living, number)
+            register.move_readers(living)
         raise
 
 

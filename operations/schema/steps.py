@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cdc.errors import HeadwaterError, SinkUnavailable, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from operations.state.evolution import Todo, forget_asked, read_asked, write_asked
 from operations.state.shapes import known_shapes, owe
+
+if TYPE_CHECKING:
+    from spark.disk.register import Register
 
 Say = Callable[[str], None]
 # How often it is told how far reading again is.
@@ -172,19 +175,35 @@ def show(say: Say, pipeline: Pipeline, sink: str, number: int, view: str) -> Non
     """Let readers see a view that the living generation has got besides, once its target is there.
 
     Raises:
-        SinkUnavailable: its flow has not made it yet, or its server does not answer (transient).
+        SinkUnavailable: its flow has not made it yet, or readers are sent to another generation, or its server does
+            not answer (transient).
     """
     from operations.state.folder import register_of
     from sinks.configure import plain_config
     from sinks.factory import open_target
     from spark.disk.made_of import as_defined
 
-    defined = as_defined(pipeline, register_of(pipeline, sink).generation(number))
+    register = register_of(pipeline, sink)
+    defined = as_defined(pipeline, register.generation(number))
     target = open_target(plain_config(defined, sink, number, [view]))
     try:
         if not poll(lambda: target.there(view), bool, SHOW_SECONDS):
             raise SinkUnavailable(f"{view} is not in {sink} yet")
+        # What readers of a new view see tells nothing: a promotion that has ended while this waited has shown it to
+        # them with the others, and they would be taken back alone, to what is retired one day.
+        _refuse_other(register, number)
         target.promote(view, target.living(view) or number)
+        _refuse_other(register, number)  # tried again, for the generation that they see then
     finally:
         target.close()
     say(f"readers of {sink} see {view}")
+
+
+def _refuse_other(register: Register, number: int) -> None:
+    """Refuse to show what is not, or will not be for long, the generation that readers see.
+
+    Raises:
+        SinkUnavailable: that is so (transient).
+    """
+    if register.living() != number or register.promotion() is not None:
+        raise SinkUnavailable(f"readers of {register.sink} are sent to another generation just now")

@@ -26,7 +26,7 @@ Examples:
 )
 @pipeline_argument
 @click.option(
-    "--topics", is_flag=True, help="Delete the changelog topics and the dead letters too: a full copy of the tables."
+    "--topics", is_flag=True, help="Delete the topics too, of changes and of dead letters: a full copy of the tables."
 )
 @sink_option
 @click.option("--keep-sinks", is_flag=True, help="Leave what the sinks hold, for readers, until `rebuild` replaces it.")
@@ -39,7 +39,7 @@ def command(
     """Remove a pipeline: connector, slot, publication, triggers, helper tables, and what the sinks hold.
 
     The source's rows stay untouched. With --sink only that sink's target and checkpoints go; the next run fills it
-    anew.
+    anew. Dead letters of a sink that goes are forgotten with it: `headwater letters FILE list` shows them before.
 
     Without --topics the changelog topics stay, and sinks may go on reading what they hold; a later apply refuses to
     snapshot into them, because rows deleted meanwhile would come back.
@@ -58,6 +58,8 @@ def command(
     if keep_sinks and only:
         raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
     state = [] if keep_sinks else sink_state(pipeline, only)
+    letters = f"dead letters of {', '.join(chosen_sinks(pipeline, only))}, if there are any"
+    state += [letters] if state and not topics else []  # their topic goes with the others
     if not as_json:
         # Cut only before a question that may be answered with no: afterwards a dry run has nothing to show.
         with Actions(all_in="" if dry_run or yes else "--dry-run") as shown:

@@ -41,6 +41,7 @@ class Changes:
         added: sinks that are taken up.
         removed: sinks that are let go; what they hold stays.
         rebuilt: sinks of which a next generation is built, and in what the file differs from the living one.
+        outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
     """
@@ -48,6 +49,7 @@ class Changes:
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    outlived: Mapping[str, Sequence[int]] = field(default_factory=dict)
     reopened: Sequence[tuple[str, int]] = ()
     restart: Sequence[str] = ()
 
@@ -57,6 +59,7 @@ class Changes:
             "added": list(self.added),
             "removed": list(self.removed),
             "rebuilt": {sink: list(because) for sink, because in self.rebuilt.items()},
+            "outlived": {sink: list(numbers) for sink, numbers in self.outlived.items()},
             "reopened": sorted({sink for sink, _ in self.reopened}),
             "restart": list(self.restart),
         }
@@ -70,6 +73,9 @@ class Changes:
         for sink, because in self.rebuilt.items():
             if sink not in told:
                 said.append(f"run builds the next generation of sink {sink}, because {', '.join(because[:5])}")
+        for sink, numbers in self.outlived.items():
+            which = f"generation{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+            said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
         return said + [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
 
 
@@ -90,15 +96,19 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         restart.append(f"sinks ({', '.join(only)}, which it was started for, is gone)")
     if restart:
         return Changes(restart=tuple(restart))
-    rebuilt = {}
+    rebuilt, outlived = {}, {}
     for name in mine:
-        living = register_of(new, name).generation()
+        register = register_of(new, name)
+        living = register.generation()
         if living.started and (because := outdated(new, living)):
             rebuilt[name] = because
+            if before := [one.number for one in register.previous()]:
+                outlived[name] = before
     return Changes(
         added=tuple(name for name in new.sinks if name not in old.sinks and not only),
         removed=tuple(name for name in chosen_sinks(old, only) if name not in new.sinks),
         rebuilt=rebuilt,
+        outlived=outlived,
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
     )
 

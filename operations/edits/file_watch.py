@@ -217,7 +217,9 @@ class FileWatch:
         del self.building[one.sink]
         self._note()
         if equal:
-            before = "the generation of before stays for `headwater rollback`, until `headwater retire`"
+            before = (
+                "the generation of before stays for `headwater rollback`, until `headwater retire`, or the next build"
+            )
             return [f"sink {one.sink}: readers see what the file says now ({before})"]
         ready = register_of(self.engine.pipeline, one.sink).newest("ready")
         number = "N" if ready is None else ready.number

@@ -133,6 +133,19 @@ def test_a_drop_that_nobody_is_asked_about_names_all_that_it_removes(
     assert (", ".join(of) in output, "--dry-run has all" in output) == (names_all, not names_all)
 
 
+@pytest.mark.parametrize(("words", "told"), [([], True), (["--topics"], False), (["--keep-sinks"], False)])
+def test_a_drop_tells_that_dead_letters_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], told: bool
+) -> None:
+    """They are promised for a month, and the topic that they lie in stays."""
+    monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline())
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("operations.state.folder.state_dir", lambda *_: None)
+    monkeypatch.setattr("operations.generations.targets.sink_state", lambda *_: ["search: its indices"])
+    output = CliRunner().invoke(command, [str(FILE), "--dry-run", *words]).output
+    assert ("dead letters of " in output) == told
+
+
 def test_lists_of_names_are_one_by_one() -> None:
     there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(5)}
     [remember], _ = plan_captured(Names("headwater", "p"), "p", names(5), there, fresh=False)

@@ -31,6 +31,7 @@ from operations.state.accepted import (
 )
 from operations.state.folder import register_of
 from spark.disk.made_of import define
+from tests.support.promoted import promoted
 
 FILE = """\
 version: 1
@@ -91,6 +92,24 @@ def test_what_has_changed_and_nothing_else(files: Files) -> None:
     restart = changes_between(old, files.load(trigger=5, more=NEW))
     assert restart.restart == ("engine.trigger_ms",) and restart.added == ()
     assert "started again for engine.trigger_ms" in restart.lines()[0]
+
+
+def test_what_was_replaced_before_is_named_before_it_is_removed(files: Files) -> None:
+    """Somebody may have kept it on purpose, to go back to."""
+    old, new = files.load(), files.load(column="title")
+    filled(old, "cache")
+    register = register_of(old, "cache")
+    assert changes_between(old, new).to_dict()["outlived"] == {}
+    register.create("by hand")
+    promoted(register, 2)
+    define(register.generation(2), old, [])
+    (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    changes = changes_between(old, new)
+    assert changes.to_dict()["outlived"] == {"cache": [1]}
+    assert "run removes generation 1 of sink cache once that is shown: `rollback` keeps the one before it" in (
+        changes.lines(told=["cache"])
+    )
+    assert changes_between(old, old).to_dict()["outlived"] == {}
 
 
 def test_a_sink_that_has_written_nothing_is_opened_anew_as_the_file_says(files: Files) -> None:

@@ -18,6 +18,8 @@ from click.testing import CliRunner
 from cdc.errors import HeadwaterError
 from cdc.pipeline import load
 from cdc.pipeline.sinks import SINKS
+from connectors.database.grants import needed_rights
+from connectors.names import Names
 from console.cli.main import VERBS, cli
 
 ROOT = Path(__file__).parents[3]
@@ -277,6 +279,19 @@ def test_source_files_in_the_pages_exist() -> None:
             if not (ROOT / path).exists() and not path.startswith("benchmarks/results"):
                 missing.append(f"{page.relative_to(ROOT)}: {path}")
     assert not missing
+
+
+def test_all_that_is_made_and_granted_in_the_database_is_documented() -> None:
+    """Who prepares rights by hand, or has to answer for what an owner's run will change, goes by that page."""
+    text, names = read("docs/connectors.md"), Names("headwater", "shop")
+    made = [*names.tables, names.token_function, names.truncate_function]
+    assert [name for name in made if not re.search(rf"^\| Postgres \|[^|]*`{name}`", text, re.M)] == []
+    rows = re.findall(r"^\| ([A-Z, ]+) \| ([^|]+) \|", text.partition("## Roles")[2], re.M)
+    granted = {(right, on) for rights, on in rows for right in rights.split(", ")}
+    for right in needed_rights(names, ["public.orders"]):
+        on = right.on.removeprefix("headwater.")
+        meant = "schemas" if right.is_schema else "captured tables" if on == "public.orders" else f"`{on}`"
+        assert any(right.privilege == one and meant in where for one, where in granted), right
 
 
 def test_no_file_is_too_long_to_read() -> None:

@@ -15,11 +15,10 @@ from sinks.contract import Held
 from sinks.elasticsearch.client import NO_INDEX, each_document
 from sinks.elasticsearch.opensearch import close_point, open_point
 from sinks.elasticsearch.settings import Address, Target
+from sinks.paging import FIRST, PageSize, parts
 
 KEEP_ALIVE = "5m"
-# A page is sized by bytes, not count: the next one is scaled so that a response stays near this.
-PAGE_BYTES = 4 << 20
-FIRST_PAGE, MAX_PAGE = 500, 5000  # Elasticsearch's own limit is 10,000 hits
+MAX_PAGE = 5000  # Elasticsearch's own limit is 10,000 hits
 GET_COUNT = 500
 
 
@@ -40,10 +39,12 @@ def _docs(
     client: Elasticsearch, target: Target, index: str, keys: Sequence[str], *, source: bool = True
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the server says of each key."""
-    for start in range(0, len(keys), GET_COUNT):
-        part = keys[start : start + GET_COUNT]
+    size = PageSize(GET_COUNT, FIRST if source else GET_COUNT)
+    for part in parts(keys, size):
         asked = [_asked(target.address(key)) for key in part]
-        yield from zip(part, each_document(client.mget(index=index, docs=asked, source=source)), strict=True)
+        found = each_document(client.mget(index=index, docs=asked, source=source))
+        yield from zip(part, found, strict=True)
+        size.read(len(doc["_source"]) for doc in found if "_source" in doc)
 
 
 def _asked(address: Address) -> dict[str, str]:
@@ -89,11 +90,11 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
     pit = open_point(client, target.concrete, KEEP_ALIVE)
     try:
         after: list[Any] | None = None
-        size = FIRST_PAGE
+        size = PageSize(MAX_PAGE)
         while True:
             answer = client.search(
                 pit={"id": pit, "keep_alive": KEEP_ALIVE},
-                size=size,
+                size=size.count,
                 query=query,
                 sort=sort,
                 search_after=after,
@@ -106,12 +107,10 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
             hits = answer["hits"]["hits"]
             if not hits:
                 return
-            read = 0
             for hit in hits:
-                read += len(hit["_source"])
                 yield Held(target.key(hit["_id"], hit.get("_routing")), hit["_version"], hit["_source"])
             after = hits[-1]["sort"]
-            size = max(1, min(MAX_PAGE, 2 * size, PAGE_BYTES * len(hits) // max(read, 1)))
+            size.read(len(hit["_source"]) for hit in hits)
     finally:
         with suppress(ApiError, TransportError):  # it runs out by itself
             close_point(client, pit)

@@ -15,6 +15,7 @@ import redis
 from redis.cluster import RedisCluster
 
 from sinks.contract import UNREADABLE, Held
+from sinks.paging import PageSize, parts
 from sinks.redis import names
 from sinks.redis.client import Client
 from sinks.redis.names import Names
@@ -199,9 +200,11 @@ class Reads:
             Moving: values are being renamed.
         """
         found: dict[str, Held] = {}
-        for start in range(0, len(keys), SCAN_COUNT):
-            suffixes = [names.encoded(key) for key in keys[start : start + SCAN_COUNT]]
-            found.update({held.key: held for held in self._settled(where, suffixes)})
+        size = PageSize(SCAN_COUNT)
+        for part in parts(keys, size):
+            page = self._settled(where, [names.encoded(key) for key in part])
+            size.read(len(held.document) for held in page)
+            found.update({held.key: held for held in page})
         return found
 
     def _settled(self, where: Names, suffixes: Sequence[bytes]) -> list[Held]:
@@ -234,9 +237,12 @@ class Reads:
         Raises:
             Moving: values were renamed meanwhile.
         """
-        prefix = self.prefix(where)
-        for page in self._keys(prefix):
-            yield from self._page(where, prefix, page)
+        prefix, size = self.prefix(where), PageSize(SCAN_COUNT)
+        for suffixes in self._keys(prefix):
+            for part in parts(suffixes, size):
+                page = list(self._page(where, prefix, part))
+                size.read(len(held.document) for held in page)
+                yield from page
         if self.prefix(where) != prefix:
             raise Moving
 
@@ -248,11 +254,12 @@ class Reads:
             Moving: values were renamed meanwhile.
             NoChanges: none are kept, or not any more.
         """
-        prefix = self.prefix(where)
+        prefix, size = self.prefix(where), PageSize(SCAN_COUNT)
         for suffixes in self._keys(prefix):
-            newest: list[Any] = []
-            page = list(self._page(where, prefix, suffixes, newest))
-            if suffixes:
+            for part in parts(suffixes, size):
+                newest: list[Any] = []
+                page = list(self._page(where, prefix, part, newest))
+                size.read(len(held.document) for held in page)
                 yield (newest[0] if newest else _no_changes(where)), page
         if self.prefix(where) != prefix:
             raise Moving
@@ -274,13 +281,16 @@ class Reads:
         Raises:
             Moving: values were renamed meanwhile.
         """
-        prefix, taken = self.prefix(where), set[bytes]()
+        prefix, taken, size = self.prefix(where), set[bytes](), PageSize(SCAN_COUNT)
         start = 0 if self._cluster else random.Random(seed).getrandbits(48)  # noqa: S311
         for first in (start, 0):
             for page in self._keys(prefix, first):
                 fresh = [suffix for suffix in dict.fromkeys(page) if suffix not in taken][: count - len(taken)]
                 taken.update(fresh)
-                yield from self._page(where, prefix, fresh)
+                for part in parts(fresh, size):
+                    found = list(self._page(where, prefix, part))
+                    size.read(len(held.document) for held in found)
+                    yield from found
                 if len(taken) >= count:
                     return
 

@@ -1,0 +1,49 @@
+"""How many documents are asked for at once: an answer stays near a size that both ends can hold, whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+# An answer that is read in one go, and held several times on its way (the server's buffer, the client's, ours).
+BYTES = 4 << 20
+# As many of the largest that was seen lately fit into this. Documents come in no order of size: after 5,000 small ones
+# a page of large ones (2 MB of a parent with all its children) was 10 GB, and the server gone.
+MOST_BYTES = 64 << 20
+FIRST = 50
+# One large document among millions of small ones must not keep pages small for good.
+_FORGETS = 0.97
+
+
+class PageSize:
+    """The count for the next page, by what the last ones held.
+
+    Args:
+        most: documents, whatever their size.
+        first: how many the first page has, of which nothing is known.
+
+    Attributes:
+        count: documents for the next page.
+    """
+
+    def __init__(self, most: int, first: int = FIRST) -> None:
+        self._most, self._largest = most, 0.0
+        self.count = min(first, most)
+
+    def read(self, sizes: Iterable[int]) -> None:
+        """A page was read, of documents of these sizes in bytes; none tells nothing."""
+        found = list(sizes)
+        if found:
+            self._largest = max(*found, self._largest * _FORGETS, 1)
+            mean = max(1, sum(found) // len(found))
+            fit = min(BYTES // mean, int(MOST_BYTES / self._largest))
+            self.count = max(1, min(self._most, 2 * self.count, fit))
+
+
+def parts(keys: Sequence[Any], size: PageSize) -> Iterator[Sequence[Any]]:
+    """Keys, so many at a time as ``size`` says when the next ones are due."""
+    start = 0
+    while start < len(keys):
+        part = keys[start : start + size.count]
+        start += len(part)
+        yield part

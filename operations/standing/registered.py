@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import orjson
@@ -40,6 +41,9 @@ class Registered:
     queries: Mapping[str, Query]
     refused: Mapping[str, str] = field(default_factory=dict)
     _judge: Judge | None = field(default=None, compare=False, repr=False)
+    # Notes that say that a query is judged, as they stand: of 50,000 queries reading all of them took a quarter of a
+    # core for as long as nothing changed.
+    _settled: dict[str, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def judge(self, documents: Sequence[bytes], asked: frozenset[str] | None = None) -> Judged:
         """Which of the queries each document matches, by name.
@@ -51,13 +55,17 @@ class Registered:
         Raises:
             SinkUnavailable, SinkRefused: as ``Percolator.judge``.
         """
-        names = {query.id: name for name, query in self.queries.items() if asked is None or name in asked}
+        names = self._names if asked is None else {i: name for i, name in self._names.items() if name in asked}
         if not names or not documents or self._judge is None:
             return Judged([frozenset()] * len(documents), 0)
         found = self._judge.judge(documents, None if len(names) == len(self.queries) else list(names))
         # The judge may have revisions that are not registered yet, or not any more.
         ids = [frozenset(names[one] for one in ids if one in names) for ids in found.ids]
         return Judged(ids, found.unread)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {query.id: name for name, query in self.queries.items()}
 
     def pending(self, state: State) -> list[str]:
         """Those that not all documents were held against yet, as they are now and where they are judged now.
@@ -73,10 +81,15 @@ class Registered:
     def _is_judged(self, name: str, noted: bytes | None) -> bool:
         if noted is None:
             return False
+        if self._settled.get(name) == noted:
+            return True
         told = orjson.loads(noted)
         # Not why: the server's words may be others each time.
         taken = (told["refused"] is None) == (name not in self.refused)
-        return taken and told["revision"] == self.queries[name].revision
+        judged = taken and told["revision"] == self.queries[name].revision
+        if judged:
+            self._settled[name] = noted
+        return bool(judged)
 
     def judged(self, name: str) -> bytes:
         """What is noted of a query once all documents were held against it."""
@@ -127,7 +140,7 @@ class ServerSearches:
             return known if known is not None and known.mark == "none" else Registered("none", "", {})
         generation = self._searching.living()
         seen, now = (change, generation), time.monotonic()
-        if known is not None and seen == self._seen and now - self._checked < FIELDS_SECONDS:
+        if known is not None and seen == self._seen and self._stays(known, now):
             return known
         queries = self._searching.store.all()
         judge: Percolator | None = self._searching.percolator(generation) if queries else None
@@ -137,6 +150,16 @@ class ServerSearches:
         if known is not None and known.mark == mark:
             return known
         return Registered(mark, index, queries, _judge=judge)
+
+    def _stays(self, known: Registered, now: float) -> bool:
+        """Whether the same queries are judged at the same place; where the documents' index may have other fields by
+        now, the server is asked for these, and not for the queries, which are megabytes."""
+        if now - self._checked < FIELDS_SECONDS:
+            return True
+        if isinstance(known._judge, Percolator) and known._judge.setup() != known.index:
+            return False
+        self._checked = now
+        return True
 
     def follow(self, found: Registered) -> Registered:
         """See ``Searches``.

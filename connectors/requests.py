@@ -51,7 +51,7 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
     initial = [table for table in initial if table in actual.catalogue.tables]
     if not initial or actual.connector is None or not actual.connector.streaming or actual.slot is None:
         return []
-    if hear(servers).attempts < 2:
+    if not hear(servers).interrupted:
         return []
 
     def run(servers: Servers) -> None:

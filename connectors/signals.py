@@ -91,6 +91,7 @@ class Heard:
         current: the table being read now.
         attempts: how often the initial snapshot was begun until it was complete; more than one leaves rows behind.
         chunks: how many were read of incremental snapshots; one that does not go on stands still.
+        forgotten: what was said first is gone: how often the initial snapshot was begun is not known any more.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -99,6 +100,13 @@ class Heard:
     current: str | None = None
     attempts: int = 0
     chunks: int = 0
+    forgotten: bool = False
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the initial snapshot may have left rows behind that were deleted between two attempts: of an attempt
+        that nobody remembers, too."""
+        return self.attempts > 1 or self.forgotten
 
     def hear(self, note: Mapping[str, Any]) -> None:
         """Take in one notification; unknown ones are ignored. Pure."""
@@ -133,6 +141,7 @@ class Notifications:
     def __init__(self, kafka: Kafka, pipeline: Pipeline) -> None:
         self.heard = Heard()
         self.caught_up = False
+        self._begins: int | None = None  # the first offset that is there
         self._encoding = encoding_of(pipeline.source.reader())
         self.consumer = kafka.consumer()
         self.consumer.assign([TopicPartition(notification_topic(pipeline), 0, OFFSET_BEGINNING)])
@@ -169,8 +178,15 @@ class Notifications:
         message = self.consumer.poll(seconds)
         if message is None:
             return
-        if (error := message.error()) is not None:
-            self.caught_up = self.caught_up or error.code() == PARTITION_EOF
+        error = message.error()
+        if error is not None and error.code() != PARTITION_EOF:
+            return
+        if self._begins is None:
+            # The topic keeps a week, and an end that says nothing but where it is tells of an emptied one.
+            self._begins = message.offset() or 0
+            self.heard.forgotten = self._begins > 0
+        if error is not None:
+            self.caught_up = True
             return
         try:
             self.heard.hear(self._encoding.loads(message.value() or b"{}"))

@@ -166,7 +166,7 @@ class Waiting:
                 means="it ended before its first record and was started again; rows that do not change are in no topic",
                 fix="`headwater apply FILE --wait` lets it begin anew",
             )
-        if done and heard.attempts > 1:
+        if done and heard.interrupted:
             if not clean:
                 done = set()
             elif any(read_captured(self.servers.setup, self.servers.names)[table].state != "done" for table in done):

@@ -62,11 +62,19 @@ def words(text: str) -> list[str]:
     return _WORDS.findall(text)
 
 
+def full_here(text: str) -> bool:
+    """Whether a disk of ours had no room: not one behind a server, which an error of ours names."""
+    return FULL.search(text) is not None and kinds(text) <= {DiskFull}
+
+
 def no_room(checkpoint: Path, text: str) -> str:
-    """Which disk is full: the checkpoint's, or the one with Spark's temporary files."""
+    """Which disk is full: the checkpoint's, or the one with Spark's temporary files; or neither, as far as is seen."""
     temporary = Path(os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir())
     full = [path for path in (checkpoint, temporary) if path.exists() and shutil.disk_usage(path).free < ROOM]
-    return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
+    if full or DiskFull in kinds(text):
+        return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
+    # A warehouse's folder may lie on a third one, and a catalogue's database on another machine.
+    return f"a disk is full, and neither that of {checkpoint} nor that of {temporary} is ({explain(text)})"
 
 
 def whole(error: Exception) -> str:

@@ -247,7 +247,7 @@ class Runner:
             run.query, run.retry_at = None, now
             run.restarts.add(why)
             return
-        if failures.FULL.search(text):
+        if failures.full_here(text):
             self._failure(run, failures.no_room(run.flow.checkpoint, text), terminal=False, now=now)
             return
         kinds = failures.kinds(text)

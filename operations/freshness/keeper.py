@@ -194,6 +194,17 @@ class Keeper:
             except (HeadwaterError, OSError) as error:  # this one's trouble: of the others is told
                 _log.debug("the age of sink %s could not be told: %s", sink, error, extra={"sink": sink})
         self._topics = topics or self._topics
+        self._forget(set(self._places) - set(chosen_sinks(pipeline, self.only)))
+
+    def _forget(self, sinks: set[str]) -> None:
+        """Let go of sinks that are not in the file any more: what they hold stays as it is, also an alias that somebody
+        takes away from readers, because nothing behind it is written any more."""
+        for sink in sinks:
+            self._places.pop(sink).close()
+            asked = self._answering.pop(sink, None)
+            if asked is not None:
+                asked.close()
+        self._before = {flow: before for flow, before in self._before.items() if flow[0] not in sinks}
 
     def _ask_anew(self, pipeline: Pipeline, sink: str) -> None:
         before = self._answering.get(sink)

@@ -173,7 +173,7 @@ class SourceLog:
         found = {table: f"changes of table {table} are missing in its topic" for table in gaps}
         if busy := {table: entry for table, entry in captured.items() if entry.state != "done"}:
             read = self._read(busy)
-            found |= {table: f"table {table} is still being read" for table in busy if table not in read}
+            found |= {table: _still_read(table, entry.state) for table, entry in busy.items() if table not in read}
         return by_topic(self.pipeline, found)
 
     def _read(self, busy: Mapping[str, Captured]) -> set[str]:
@@ -199,3 +199,10 @@ class SourceLog:
             except psycopg.Error as error:
                 raise SourceUnavailable(f"Postgres does not answer: {error}") from error
         return self._connection
+
+
+def _still_read(table: str, state: str) -> str:
+    if state != "initial":
+        return f"table {table} is still being read"
+    # One that was begun twice has left rows, and only who waits for its end removes them.
+    return f"table {table} is still being read (if that was interrupted: `headwater apply FILE --wait` ends it)"

@@ -7,14 +7,16 @@ import threading
 import time
 
 import pytest
+from confluent_kafka import TopicPartition
 from psycopg import sql
 
 from cdc.errors import ConnectError, SourceError
 from connectors import plan
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import mark, read_captured
-from connectors.debezium import marker_topic
+from connectors.debezium import marker_topic, notification_topic
 from connectors.names import Names
+from connectors.requests import hear
 from connectors.revival import Revival
 from connectors.servers import Servers, open_servers
 from connectors.snapshot import Progress, unfinished, wait_snapshot
@@ -60,6 +62,7 @@ def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabas
             assert eventually(lambda: sum(servers.kafka.ends({topic: 2})[topic].values()) > 5000, 60)
             servers.connect.restart(servers.connector)
             assert unfinished(servers) == {"public.big"}
+            assert not hear(servers).forgotten
         seen: list[Progress] = []
         assert wait_snapshot(pipeline, seen.append, seconds=120).done
     finally:
@@ -74,6 +77,19 @@ def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabas
     assert eventually(lambda: equal(source, topic), 60)
     assert [t.table for t in seen[-1].tables] == ["public.big"]
     assert plan_pipeline(pipeline) == []
+    # Nobody has waited for its end, and a week has gone by: who began it how often is forgotten.
+    with open_servers(pipeline) as servers:
+        said = TopicPartition(notification_topic(pipeline), 0, -1)
+        servers.kafka.admin.delete_records([said])[said].result()
+        mark(servers.setup, Names.of(pipeline), ["public.big"], "initial", None)
+        heard = hear(servers)
+        assert (heard.attempts, heard.forgotten) == (0, True)
+        assert unfinished(servers) == {"public.big"}, "complete, and never swept"
+        [action] = plan_pipeline(pipeline)
+        assert "interrupted" in action.detail
+        apply(pipeline)
+        assert unfinished(servers) == set()
+    assert equal(source, topic)
 
 
 @pytest.mark.sampled

@@ -161,7 +161,7 @@ def test_a_request_and_a_sweep_have_their_tables_one_by_one(monkeypatch: pytest.
         connector=SimpleNamespace(streaming=True),
         catalogue=SimpleNamespace(tables=there),
     )
-    monkeypatch.setattr("connectors.requests.hear", lambda _: SimpleNamespace(attempts=2))
+    monkeypatch.setattr("connectors.requests.hear", lambda _: SimpleNamespace(interrupted=True))
     [asked], [swept] = plan_snapshot(site(), actual, set(there)), plan_sweep(site(), actual)
     assert asked.names == swept.names == tuple(there)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,8 +12,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError
 
-from connectors import cut_snapshot, missed_deletes, resnapshot, snapshot
+from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
 from connectors.captured import Captured
 from connectors.rest import Status
 from connectors.signals import Heard
@@ -138,3 +140,40 @@ def test_a_sweep_of_a_compacted_topic_comes_to_its_end(monkeypatch: pytest.Monke
     told: list[tuple[str, int, int]] = []
     ghosts._spill("all", lambda *now: told.append(now))
     assert told == [("s.t", 9, 9)]
+
+
+STARTED = b'{"aggregate_type": "Initial Snapshot", "type": "STARTED", "id": "x"}'
+
+
+def message(offset: int, value: bytes | None) -> Any:
+    """A record, or the end of the topic."""
+    error = SimpleNamespace(code=lambda: KafkaError._PARTITION_EOF) if value is None else None
+    return SimpleNamespace(error=lambda: error, offset=lambda: offset, value=lambda: value)
+
+
+@pytest.mark.parametrize(
+    ("messages", "forgotten"),
+    [
+        ([message(0, STARTED), message(1, None)], False),
+        ([message(0, None)], False),  # nothing was said yet
+        ([message(1, STARTED), message(2, None)], True),
+        ([message(2, None)], True),  # all of it is gone
+    ],
+)
+def test_an_attempt_that_nobody_remembers_may_have_left_rows(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, messages: list[Any], forgotten: bool
+) -> None:
+    """Notifications are kept for a week: who had not waited for the end by then had tables completed, and not swept."""
+    consumer = SimpleNamespace(assign=lambda _: None, poll=lambda _: messages.pop(0), close=lambda: None)
+    monkeypatch.setattr(signals, "notification_topic", lambda _: "n")
+    monkeypatch.setattr(signals, "encoding_of", lambda _: SimpleNamespace(loads=json.loads))
+    pipeline = cast(Any, SimpleNamespace(source=SimpleNamespace(reader=lambda: None)))
+    heard = signals.Notifications(cast(Any, SimpleNamespace(consumer=lambda: consumer)), pipeline).catch_up()
+    assert heard.forgotten == heard.interrupted == forgotten
+    monkeypatch.setattr(snapshot, "complete", lambda _, __, ___, entries: {entry.table for entry in entries})
+    monkeypatch.setattr(snapshot, "ask_rewritten", lambda *_: set())
+    monkeypatch.setattr(snapshot, "has_skipped", lambda *_: False)
+    monkeypatch.setattr(snapshot, "read_connector", lambda *_: SimpleNamespace(status=None, streaming=True))
+    entries = {"s.t": replace(REQUESTED, state="initial")}
+    found = Waiting(servers(connector), cast(Any, None), lambda _: None).finished(heard, entries, clean=False)
+    assert found == (set() if forgotten else {"s.t"})

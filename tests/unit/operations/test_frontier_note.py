@@ -229,6 +229,28 @@ def test_servers_that_are_away_stop_nobody_and_what_was_told_stays(
     assert source.as_of == 1.5 and "does not answer" in (source.error or "")
 
 
+def test_a_sink_that_is_not_in_the_file_any_more_is_let_go_of(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its readers' alias, which nobody writes behind any more, was set again each time that somebody took it away."""
+    noting = Keeper(pipeline)
+    folder = register_of(pipeline, "cache").generation().flow_folder("main")
+    folder.mkdir(parents=True)
+    FlowStatus("cache/main", "running", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, ["t"], time.time()).write(folder)
+    noting._write_once()
+    asked = noting._answering["cache"]
+    assert asked._thread.is_alive() and noting._before
+    without = pipeline.model_copy(update={"sinks": {}})
+    noting.follow(lambda: (without, ()))
+    noting._write_once()
+    until(lambda: not asked._thread.is_alive())
+    assert not noting._answering and not noting._places and not noting._before
+    noting.follow(lambda: (pipeline, ()))
+    noting._write_once()
+    assert noting._answering["cache"] is not asked
+    noting._end()
+
+
 def test_when_connect_answered_last_is_told_while_it_does_not(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

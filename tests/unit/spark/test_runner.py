@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from console.cli.shared.flow_bars import FlowBars
@@ -351,13 +351,29 @@ def test_a_look_at_the_log_that_can_not_be_noted_ends_nothing(
         "java.nio.file.FileSystemException: /x: Disk quota exceeded",
     ],
 )
-def test_a_checkpoint_without_room_is_tried_again_and_named(case: Case, text: str) -> None:
+@pytest.mark.parametrize("whose", ["the checkpoint's", "another"])
+def test_a_disk_without_room_is_tried_again_and_named(
+    case: Case, monkeypatch: pytest.MonkeyPatch, text: str, whose: str
+) -> None:
+    """Of another one it is only known that it is neither of ours: a warehouse's, or that of a catalogue's database."""
+    free = 0 if whose == "the checkpoint's" else 2**40
+    monkeypatch.setattr(failures.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     case.step()
+    case.flow.checkpoint.mkdir(parents=True, exist_ok=True)
     case.queries[0].fails(text)
     status = case.step()
-    assert status.state == "retrying" and f"the disk that holds {case.flow.checkpoint} is full" in str(
-        status.last_error
-    )
+    named = f"the disk that holds {case.flow.checkpoint} is full" in str(status.last_error)
+    assert status.state == "retrying" and named == (free == 0)
+    assert named or f"a disk is full, and neither that of {case.flow.checkpoint} nor" in str(status.last_error)
+
+
+@pytest.mark.parametrize("kind", [SinkUnavailable, SinkRefused])
+def test_a_server_whose_disk_is_full_is_told_as_what_it_says(case: Case, kind: type[HeadwaterError]) -> None:
+    case.step()
+    case.queries[0].fails(f"{failures.name_of(kind)}: sink search: 500 translog_exception: No space left on device")
+    status = case.step()
+    assert status.state == ("retrying" if kind.transient else "failed")
+    assert str(status.last_error).startswith("sink search: 500 translog_exception")
 
 
 def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

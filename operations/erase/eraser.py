@@ -98,16 +98,23 @@ class Eraser:
         """Look, and erase if that is wanted; the certificate.
 
         Raises:
-            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused; nothing was erased, but if it was for a
-                tag that was set meanwhile: then some places are done, and the message says so.
+            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused (StateError also while another erasure of
+                the pipeline is at work); nothing was erased, but if it was for a tag that was set meanwhile: then some
+                places are done, and the message says so.
             EraseUnfinished: a server has not let go in time; the same again goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
+        if self.options.act:
+            with self._note.alone():
+                return self._act()
         builds = builds_of(self.subject)
         letters = Letters(self.subject, builds)
-        if not self.options.act:
-            refused, waits = self._why_not(builds)
-            return self._told(self._look(letters).places(letters), refused, waits)
+        refused, waits = self._why_not(builds)
+        return self._told(self._look(letters).places(letters), refused, waits)
+
+    def _act(self) -> dict[str, Any]:
+        builds = builds_of(self.subject)
+        letters = Letters(self.subject, builds)
         self._note.put_back(TOPICS, self._kafka.alter)
         servers.put_back_indices(builds, self._note)
         self.subject.refuse_present()

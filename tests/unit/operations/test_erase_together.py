@@ -5,16 +5,23 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from cdc.errors import StateError
-from operations.erase import eraser
+from cdc.errors import Behind, StateError
+from cdc.view import View
+from operations.erase import eraser, servers
 from operations.erase.eraser import Eraser, Options
+from operations.erase.log import InLog
 from operations.erase.note import Note
-from tests.support.erase_cases import pipeline, subject
+from operations.erase.readers import Build
+from operations.erase.subject import Subject
+from tests.support.erase_cases import PERSONS, build, pipeline, subject
 
 # -- one at a time -----------------------------------------------------------------------------------------------------
 
@@ -66,3 +73,108 @@ def test_one_that_was_killed_holds_up_nobody(tmp_path: Path) -> None:
         process.wait(30)
     with Note(pipeline(tmp_path)).alone():
         pass
+
+
+# -- a generation that begins meanwhile --------------------------------------------------------------------------------
+
+
+@dataclass
+class Working:
+    """An erasure without servers: which generations each step is asked to see to, in their order."""
+
+    monkeypatch: pytest.MonkeyPatch
+    steps: list[tuple[str, list[int]]] = field(default_factory=list)
+    there: list[Build] = field(default_factory=list)
+
+    def seen(self, step: str, back: Any = None) -> Callable[..., Any]:
+        def call(*args: Any, **_: Any) -> Any:
+            builds = next(one for one in args if isinstance(one, list))
+            self.steps.append((step, [one.opened.number for one in builds]))
+            return [] if back is None else back
+
+        return call
+
+    def letters(self, _subject: Subject, builds: list[Build]) -> Any:
+        return SimpleNamespace(
+            look=lambda _: self.seen("letters", InLog("letters", {0: [len(builds)]}, {0: b""}))(builds),
+            supersede=lambda: self.seen("supersede")(builds),
+            builds=builds,
+        )
+
+    def begin_while(self, topic: str, build: Build) -> None:
+        def compact(_kafka: object, _note: object, name: str, *_: object) -> None:
+            self.steps.append((f"compact {name}", []))
+            if name == topic:
+                self.there.append(build)
+
+        self.monkeypatch.setattr(eraser, "compact", compact)
+
+
+@pytest.fixture
+def working(monkeypatch: pytest.MonkeyPatch) -> Working:
+    made = Working(monkeypatch)
+    monkeypatch.setattr(eraser, "builds_of", lambda _: list(made.there))
+    monkeypatch.setattr(eraser, "source_catalogue", lambda _: None)
+    monkeypatch.setattr(eraser, "row_in_log", lambda *_: InLog("t"))
+    monkeypatch.setattr(eraser, "Letters", made.letters)
+    monkeypatch.setattr(eraser, "erase_tables", made.seen("tables"))
+    monkeypatch.setattr(Eraser, "_ends", lambda _: {"p.public.persons": {0: 5}})
+    for name in ("erase_indices", "erase_marks", "erase_changes", "erase_files", "look_again", "backups"):
+        monkeypatch.setattr(servers, name, made.seen(name))
+    monkeypatch.setattr(servers, "mark_indices", made.seen("mark", {}))
+    return made
+
+
+def erase(working: Working, tmp_path: Path, **options: Any) -> None:
+    builds = list(working.there)
+    look: Any = SimpleNamespace(log=InLog("t", {0: [1]}, {0: b""}), letters=InLog("letters"))
+    made = Eraser(subject(tmp_path, "7"), Options(act=True, **options))
+    made._erase(working.letters(made.subject, builds), builds, look)
+
+
+def test_a_generation_that_begins_while_the_topic_is_compacted_is_erased_too(
+    working: Working, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had read the row from the topic's beginning, and a certificate without it said that nothing is left."""
+    working.there.append(build(tmp_path, View.identity(PERSONS), "living"))
+    working.begin_while("t", build(tmp_path, View.identity(PERSONS), "filling", 3))
+    monkeypatch.setattr(eraser, "await_readers", working.seen("await"))
+    erase(working, tmp_path)
+    begun = working.steps.index(("compact t", [])) + 1
+    assert working.steps[:begun] == [("mark", [2]), ("compact t", [])]
+    assert working.steps[begun:] == [
+        ("await", [3]),
+        ("mark", [3]),
+        ("letters", [2, 3]),
+        ("supersede", [2, 3]),
+        ("compact letters", []),
+        ("tables", [2, 3]),
+        ("erase_indices", [2, 3]),
+        ("erase_marks", [2, 3]),
+        ("erase_changes", [2, 3]),
+        ("erase_files", [2, 3]),
+        ("look_again", [2, 3]),
+        ("backups", [2, 3]),
+        ("letters", [2, 3]),
+    ]
+
+
+def test_who_begins_meanwhile_and_does_not_read_the_delete_in_time_is_named(working: Working, tmp_path: Path) -> None:
+    working.there.append(build(tmp_path, View.identity(PERSONS), "living"))
+    working.begin_while("t", build(tmp_path, View.identity(PERSONS), "filling", 3))
+    with pytest.raises(Behind, match="sink cache, generation 3, flow main, which nobody runs") as late:
+        erase(working, tmp_path, wait=0.0)
+    assert "generation 2" not in late.value.what
+    assert (
+        "what the topic held is erased, nothing else was" in str(late.value)
+        and "headwater rebuild FILE cache" in late.value.fix
+    )
+
+
+def test_a_generation_that_is_removed_meanwhile_is_not_asked_any_more(working: Working, tmp_path: Path) -> None:
+    working.there += [build(tmp_path, View.identity(PERSONS)), build(tmp_path, View.identity(PERSONS), "living", 3)]
+    working.monkeypatch.setattr(eraser, "compact", lambda *_: working.there.pop(0))
+    erase(working, tmp_path)
+    asked = dict(working.steps)
+    assert asked["mark"] == [2, 3] and "await" not in asked
+    assert asked["tables"] == asked["erase_indices"] == asked["backups"] == [3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,27 +25,54 @@ if TYPE_CHECKING:
 def name_cut(cut: Cut, name: str) -> None:
     """Give a cut a name, on every table or on none.
 
+    Of two that give the same name at once at the most one has it.
+
     Raises:
-        TagExists: a table has a tag or a cut of that name (terminal).
+        TagExists: a table has a tag or a cut of that name, or got one meanwhile (terminal).
         SinkRefused: a table was committed to all the time, or the catalogue refuses; no table has the name.
     """
     for table in cut.tables.values():
-        where = ".".join(table.name()[-2:])
-        if CUT + name in table.properties:
-            raise _taken(name, f"on {where}")
-        if name in table.refs():
-            raise _foreign(name, where, table.refs()[name].snapshot_ref_type.value)
+        _refuse_there(table, name)
     said = {"cut": cut.cut, "lsn": cut.lsn, "source": cut.source, "at": time.time()}
-    done: list[Table] = []
+    begun: list[Table] = []
     try:
-        for table in cut.tables.values():
-            _again(table, lambda one: tag(one, name, said))
-            done.append(table)
+        # The catalogue refuses a second tag, and knows nothing of a table without a snapshot: that comes last.
+        for table in sorted(cut.tables.values(), key=_empty):
+            begun.append(table)
+            _again(table, lambda one: _give(one, name, said))
     except BaseException:
-        for table in done:
+        for table in begun:
             with suppress(Exception):
-                _again(table, lambda one: untag(one, name))
+                _again(table, lambda one: _take_back(one, name, said))
         raise
+
+
+def _empty(table: Table) -> bool:
+    return table.current_snapshot() is None
+
+
+def _refuse_there(table: Table, name: str) -> None:
+    where = ".".join(table.name()[-2:])
+    if CUT + name in table.properties:
+        raise _taken(name, f"on {where}")
+    if name in table.refs():
+        raise _foreign(name, where, table.refs()[name].snapshot_ref_type.value)
+
+
+def _give(table: Table, name: str, said: Mapping[str, Any]) -> None:
+    """Called anew after a commit of somebody else's, which may have been this very name."""
+    if _empty(table):
+        table.refresh()
+    if tags([table]).get(name) == said:
+        return  # the answer to it was lost
+    _refuse_there(table, name)
+    tag(table, name, said)
+
+
+def _take_back(table: Table, name: str, said: Mapping[str, Any]) -> None:
+    table.refresh()
+    if tags([table]).get(name) == said:  # else it is somebody else's
+        untag(table, name)
 
 
 def refuse_named(pipeline: Pipeline, sink: str, name: str) -> None:

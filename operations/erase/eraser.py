@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Say, Subject
 from operations.erase.tables import Held, tables_of
 from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_tags
+from operations.state.catalogue import source_catalogue
 from spark.disk.files import write_atomic
 
 # For a topic's compaction, an index's merges or a server's files, each.
@@ -45,6 +46,9 @@ NOT_OURS = (
     "rows of other tables that tell of the same person, and an earlier primary key of this row: erase them as well",
     "logs of applications; Headwater's own name keys where something was refused, and no values",
 )
+
+# Of a generation that was begun while an erasure worked, and lags.
+BEGUN = "it was begun meanwhile; what the topic held is erased, nothing else was"
 
 
 @dataclass(frozen=True)
@@ -98,16 +102,23 @@ class Eraser:
         """Look, and erase if that is wanted; the certificate.
 
         Raises:
-            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused; nothing was erased, but if it was for a
-                tag that was set meanwhile: then some places are done, and the message says so.
+            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused (StateError also while another erasure of
+                the pipeline is at work); nothing was erased, but if it was for a tag that was set meanwhile: then some
+                places are done, and the message says so.
             EraseUnfinished: a server has not let go in time; the same again goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
+        if self.options.act:
+            with self._note.alone():
+                return self._act()
         builds = builds_of(self.subject)
         letters = Letters(self.subject, builds)
-        if not self.options.act:
-            refused, waits = self._why_not(builds)
-            return self._told(self._look(letters).places(letters), refused, waits)
+        refused, waits = self._why_not(builds)
+        return self._told(self._look(letters).places(letters), refused, waits)
+
+    def _act(self) -> dict[str, Any]:
+        builds = builds_of(self.subject)
+        letters = Letters(self.subject, builds)
         self._note.put_back(TOPICS, self._kafka.alter)
         servers.put_back_indices(builds, self._note)
         self.subject.refuse_present()
@@ -119,7 +130,7 @@ class Eraser:
         after = self._erase(letters, builds, look)
         self._refuse_return()
         end_untold(self.subject, after)
-        return self._told(settled(before, [*after, *servers.backups(builds)]), [], [])
+        return self._told(settled(before, after), [], [])
 
     def _look(self, letters: Letters) -> _Look:
         subject = self.subject
@@ -166,18 +177,39 @@ class Eraser:
         await_readers(subject, builds, self._ends(), max(1.0, until - time.monotonic()))
 
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
-        subject, kafka = self.subject, self._kafka
-        marks = servers.mark_indices(builds)
-        self._compact(look.log, lambda: await_readers(subject, builds, self._ends(), self.options.wait))
+        kafka, marks, known = self._kafka, servers.mark_indices(builds), builds
+        self._compact(look.log, lambda: await_readers(self.subject, known, self._ends(), self.options.wait))
+        in_letters = look.letters
+        builds, begun = self._builds_now(known)
+        subject = self.subject
+        if begun:
+            marks |= servers.mark_indices(begun)
+            letters = Letters(subject, builds)
+            in_letters = letters.look(kafka)
         letters.supersede()
-        self._compact(look.letters, lambda: None)
+        self._compact(in_letters, lambda: None)
         found = erase_tables(subject, builds, move_tags=self.options.move_tags)
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
         servers.erase_changes(builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += servers.look_again(subject, builds)
+        found += servers.backups(builds)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
+
+    def _builds_now(self, known: Sequence[Build]) -> tuple[list[Build], list[Build]]:
+        """Every generation that there is once the log has the row no more, and those that have begun meanwhile.
+
+        They may have read the row before that, as a rule from the log's beginning. Whoever begins from now on can't.
+        """
+        # One may be of a table that was altered meanwhile: that is why `run` begins them by itself.
+        self.subject = replace(self.subject, catalogue=source_catalogue(self.subject.pipeline))
+        builds, names = builds_of(self.subject), {build.name for build in known}
+        begun = [build for build in builds if build.name not in names]
+        if begun:
+            self.subject.say(f"{begun[0].name} was begun meanwhile: it has to read the delete, and is erased as well")
+            await_readers(self.subject, begun, self._ends(), self.options.wait, so=BEGUN)
+        return builds, begun
 
     def _compact(self, found: InLog, closed: Callable[[], None]) -> None:
         if found.count:

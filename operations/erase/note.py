@@ -2,12 +2,15 @@
 
     <state_dir>/<pipeline>/erasing.json     kind -> name -> setting -> what it was; null for a server's own default
 
+                             erasing.lock     locked as long as somebody erases: what is noted then is that one's
+
 Whoever erases next puts settings of servers back first. Of a table whose files are written anew (``tables``) it says
 since when.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +54,28 @@ class Note:
                 means="settings of topics or indices may be other than they should be",
                 fix="`headwater apply FILE` sets the topics' right; then remove that file",
             ) from error
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else erases for the time of a block; whatever is noted at its begin, a killed one has left.
+
+        Not a lock of the database's: that goes with a connection, which breaks while a topic is compacted for minutes.
+
+        Raises:
+            StateError: somebody does (terminal).
+        """
+        numbered_state_dir(self._pipeline)
+        with self._path.with_name("erasing.lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StateError(
+                    f"another erasure of pipeline {self._pipeline.name} is at work",
+                    means="it would take for a topic's own settings what the other has set for a moment; this one has "
+                    "changed nothing",
+                    fix="run it again when that one has ended: several keys go one after the other",
+                ) from error
+            yield
 
     def put_back(self, kind: str, back: Back) -> None:
         """Put everything of a kind back, and forget it."""

@@ -165,8 +165,10 @@ def _waiting(build: Build, view: View) -> int | str:
         store.close()
 
 
-def await_readers(subject: Subject, builds: Sequence[Build], goal: Offsets, seconds: float) -> None:
-    """Wait until all have read up to these ends.
+def await_readers(
+    subject: Subject, builds: Sequence[Build], goal: Offsets, seconds: float, so: str = "nothing was erased"
+) -> None:
+    """Wait until all have read up to these ends; ``so``: what was done by now, in words.
 
     Raises:
         Behind: some have not, by then (transient).
@@ -177,7 +179,7 @@ def await_readers(subject: Subject, builds: Sequence[Build], goal: Offsets, seco
             raise Behind(
                 f"the log's newest records of {subject.name} have not been applied by: "
                 + "; ".join(one.who for one in late),
-                means="what they have not read could not be erased there; nothing was erased",
+                means=f"what they have not read could not be erased there; {so}",
                 fix="; ".join(dict.fromkeys(one.fix for one in late)) + "; or wait longer (--wait)",
             )
         if time.monotonic() > told:

@@ -52,6 +52,8 @@ def subject(tmp_path: Path, key: str = "4711") -> Subject:
     return Subject(pipeline(tmp_path), cast(Catalogue, None), PERSONS, key, print)
 
 
-def build(tmp_path: Path, view: View, stage: Any = "previous") -> Build:
+def build(tmp_path: Path, view: View, stage: Any = "previous", number: int = 2) -> Build:
     made = pipeline(tmp_path)
-    return Build(Registered(2, stage), Opened(made, Generation(tmp_path, "p", "cache", 2), [view], 0), (view,))
+    return Build(
+        Registered(number, stage), Opened(made, Generation(tmp_path, "p", "cache", number), [view], 0), (view,)
+    )

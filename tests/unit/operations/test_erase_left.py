@@ -44,6 +44,8 @@ def test_a_document_that_is_still_there_is_left_and_changes_that_came_since_are_
 
     monkeypatch.setattr(eraser, "row_in_log", lambda *_: InLog("t"))
     monkeypatch.setattr(eraser, "erase_tables", erased)
+    monkeypatch.setattr(eraser, "builds_of", lambda _: made)
+    monkeypatch.setattr(eraser, "source_catalogue", lambda _: None)
     letters = SimpleNamespace(supersede=lambda: 0, look=lambda _: InLog("letters"))
     looked = SimpleNamespace(log=InLog("t"), letters=InLog("letters"))
     after = Eraser(one, Options(act=True))._erase(cast(Any, letters), made, cast(Any, looked))

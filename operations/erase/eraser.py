@@ -30,7 +30,7 @@ from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_t
 from operations.state.catalogue import source_catalogue
 from spark.disk.files import write_atomic
 
-# For a topic's compaction, an index's merges or a server's files, each.
+# For a topic's compaction; for an index's merges and a server's files, each, so long without any progress.
 SERVER_SECONDS = 600.0
 
 # What Headwater does not reach, for whoever has to.

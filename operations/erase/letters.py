@@ -86,18 +86,28 @@ class Letters:
             KafkaError, KafkaUnavailable: not all were acknowledged; the same again goes on.
         """
         log = LetterLog(self.subject.pipeline)
-        standing = {key: (logged.at, log.whole(logged.at)) for key, logged in log.follow()}
-        holding = {
-            key: (at, letter) for key, (at, letter) in standing.items() if letter is not None and self.holds(letter)
-        }
-        gone = {key: at for key, (at, letter) in holding.items() if self.own(letter)}
-        bare = [(key, letter.without_values().to_json(), None) for key, (_, letter) in holding.items()]
-        publish(letters_config(self.subject.pipeline), [one for one in bare if one[0] not in gone])
+        standing = {logged.at: key for key, logged in log.follow()}
+        gone, bare = dict[bytes, int](), dict[bytes, bytes]()
+
+        def judge(message: Message) -> tuple[bool, bool]:
+            at = message.offset() or 0
+            letter = _read(message.value()) if at in standing else None
+            if letter is None or not self.holds(letter):
+                return False, False
+            if self.own(letter):
+                gone[standing[at]] = at
+            else:
+                bare[standing[at]] = letter.without_values().to_json()
+            return True, True
+
+        # In one pass that keeps no document: a look at each by itself is a consumer of its own for every letter.
+        look(Kafka(self.subject.pipeline), log.topic, judge, self.subject.say)
+        publish(letters_config(self.subject.pipeline), [(key, value, None) for key, value in bare.items()])
         log.clear(gone)
         # A letter that stands behind a tombstone would be lost by the compaction that comes now.
         log.follow()
         log.write_covered_again()
-        return len(holding)
+        return len(gone) + len(bare)
 
 
 def _read(value: bytes | None) -> DeadLetter | None:

@@ -7,21 +7,26 @@ because nobody searches, keeps the files of before. The text of documents also l
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from elastic_transport import ConnectionTimeout
-from elasticsearch import Elasticsearch
+from elastic_transport import ConnectionTimeout, TransportError
+from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import EraseUnfinished
 from sinks.elasticsearch.client import connect, no_copy, translated
 from sinks.elasticsearch.settings import Settings, read_settings
+from sinks.lasting import SAY_SECONDS, Lasting
 
 # For the time of it: segments with a single deleted document are merged as well.
 FOR_THE_MOMENT = {"index.merge.policy.expunge_deletes_allowed": "0"}
 LOOK_SECONDS = 0.5
+# A request for merges; the connection of one that takes longer may be one that something between has forgotten.
+MERGE_SECONDS = 3600.0
 # (shard, copy, segment)
 Segments = set[tuple[str, str, str]]
 # Shard -> number of the newest operation that any copy has.
@@ -99,53 +104,85 @@ class Expunger:
             index: its name; ``FOR_THE_MOMENT`` is set.
             marks: of ``written``.
             say: told a line now and then.
-            seconds: for how long at the most.
+            seconds: for how long at the most without any progress: an index that is large takes what it takes.
 
         Raises:
-            EraseUnfinished: some are left by then (transient).
+            EraseUnfinished: some are left, and they don't become fewer (transient).
             SinkUnavailable, SinkRefused: no answer, or rights are missing.
         """
-        until = time.monotonic() + seconds
         with self._asking("removing deleted documents") as client:
-            self._await(lambda: _leased(client, index, marks), index, say, until)
+            leases = Lasting(seconds, say)
+            while count := _leased(client, index, marks):
+                self._check(leases.late(count, f"index {index}: waiting for its shards' copies"), index, seconds)
+                time.sleep(LOOK_SECONDS)
             # Only now: a merge of before may have taken a document along that had to be kept then.
             _flush(client, index)
-            before = _unclean(client, index)
+            merges, lasting = _Merges(client, index), Lasting(seconds, say)
+            while count := merges.left():
+                words = f"index {index}: waiting for merges, {count} segments are left"
+                self._check(lasting.late(object() if merges.going() else count, words), index, seconds)
+                time.sleep(LOOK_SECONDS)
 
-            def left() -> bool:
-                if before & _unclean(client, index):
-                    _merge(client, index, until)
-                    _flush(client, index)
-                return bool(before & _unclean(client, index))
+    def _check(self, late: bool, index: str, seconds: float) -> None:
+        if late:
+            raise EraseUnfinished(
+                f"{self._settings.who}: index {index} holds deleted documents, and none has gone for {seconds:.0f} s",
+                means="a copy of a shard that is away, or a reader (a scroll, a point in time), holds on to them",
+                fix="`GET /_cat/shards` shows copies that are away; with them back the same again goes on",
+            )
 
-            self._await(left, index, say, until)
 
-    def _await(self, busy: Callable[[], bool], index: str, say: Callable[[str], None], until: float) -> None:
-        told = time.monotonic() + 2.0
-        while busy():
-            if time.monotonic() > until:
-                raise EraseUnfinished(
-                    f"{self._settings.who}: index {index} still holds deleted documents",
-                    means="a copy of a shard that is away, or a reader, holds on to them",
-                    fix="the same again goes on; `GET /_cat/shards` shows copies that are away",
-                )
-            if time.monotonic() > told:
-                say(f"index {index}: waiting for merges")
-                told = time.monotonic() + 5.0
-            time.sleep(LOOK_SECONDS)
+class _Merges:
+    """Merges of the segments of an index that have deleted documents now.
+
+    One of a single large segment, or of several side by side, may take longer than any wait for it: so it is asked for
+    in a thread, which nobody has to wait for, and by one request at a time: the next would rewrite all that has been
+    deleted meanwhile.
+    """
+
+    def __init__(self, client: Elasticsearch, index: str) -> None:
+        self._client, self._index = client, index
+        self._before = _unclean(client, index)
+        self._asked: Future[None] | None = None
+
+    def left(self) -> int:
+        """How many of the segments are still there; has them merged."""
+        if self._before & _unclean(self._client, self._index):
+            self._merge()
+            _flush(self._client, self._index)
+        return len(self._before & _unclean(self._client, self._index))
+
+    def going(self) -> bool:
+        """Whether the server is at it."""
+        if self._asked is None:
+            return False
+        found = self._client.indices.stats(index=self._index, metric="merge").body
+        return int(found["_all"]["total"].get("merges", {}).get("current", 0)) > 0
+
+    def _merge(self) -> None:
+        if self._asked is None:
+            self._asked = Future()
+            threading.Thread(target=self._ask, args=(self._asked,), name="merge", daemon=True).start()
+        if wait([self._asked], SAY_SECONDS).done:
+            asked, self._asked = self._asked, None
+            asked.result()
+
+    def _ask(self, asked: Future[None]) -> None:
+        try:
+            # One that takes longer than that goes on without us.
+            with suppress(ConnectionTimeout):
+                patient = self._client.options(request_timeout=MERGE_SECONDS)
+                patient.indices.forcemerge(index=self._index, only_expunge_deletes=True)
+        except (ApiError, TransportError) as error:
+            asked.set_exception(error)
+        else:
+            asked.set_result(None)
 
 
 def _flush(client: Elasticsearch, index: str) -> None:
     """What was written becomes durable, and readers see it: they let go of the files of before."""
     client.indices.flush(index=index, force=True, wait_if_ongoing=True)
     client.indices.refresh(index=index)
-
-
-def _merge(client: Elasticsearch, index: str, until: float) -> None:
-    """One merge of all segments with deletes; one that takes longer than we wait goes on without us."""
-    patient = client.options(request_timeout=max(1.0, until - time.monotonic()))
-    with suppress(ConnectionTimeout):
-        patient.indices.forcemerge(index=index, only_expunge_deletes=True)
 
 
 def _refuse_missing(client: Elasticsearch, index: str, shards: Mapping[str, Any]) -> None:
@@ -168,13 +205,13 @@ def _written(client: Elasticsearch, index: str) -> dict[str, int]:
     return found
 
 
-def _leased(client: Elasticsearch, index: str, marks: Marks) -> bool:
-    """Whether a lease keeps operations up to these."""
-    for number, copy in _shards(client, index):
-        for lease in copy.get("retention_leases", {}).get("leases", ()):
-            if int(lease["retaining_seq_no"]) <= marks.get(number, -1):
-                return True
-    return False
+def _leased(client: Elasticsearch, index: str, marks: Marks) -> int:
+    """How many leases keep operations up to these."""
+    return sum(
+        int(lease["retaining_seq_no"]) <= marks.get(number, -1)
+        for number, copy in _shards(client, index)
+        for lease in copy.get("retention_leases", {}).get("leases", ())
+    )
 
 
 def _unclean(client: Elasticsearch, index: str) -> Segments:

@@ -37,8 +37,9 @@ MGET_COUNT = 5000
 PROPERTIES: dict[str, Any] = {"at": {"type": "date", "format": "epoch_millis"}}
 
 
-def _at_once(_seconds: float) -> None:
+def _at_once(_seconds: float) -> bool:
     """The default pause: none."""
+    return False
 
 
 class Fences:
@@ -134,7 +135,7 @@ class Fences:
         return answer.meta.status != 409
 
     def purge(
-        self, target: Target, older_than_seconds: int, patience: Patience, pause: Callable[[float], Any] = _at_once
+        self, target: Target, older_than_seconds: int, patience: Patience, pause: Callable[[float], bool] = _at_once
     ) -> int:
         """Forget fences that are too old to matter: nothing older than the log's own tombstones can be replayed.
 
@@ -142,7 +143,7 @@ class Fences:
             target: whose.
             older_than_seconds: how old.
             patience: of each request.
-            pause: called with the seconds that a page took, before the next one.
+            pause: called with the seconds that a page took, before the next one; where it is true, there is none.
 
         Returns how many were removed.
         """
@@ -161,7 +162,8 @@ class Fences:
             lines = [encode(place, Item(hit["_id"], hit["_version"], None)) for place, hit in enumerate(hits)]
             self._bulk.send(target.fence_writer, lines, patience, lambda _place, _answer: None)
             purged += len(hits)
-            pause(time.monotonic() - began)
+            if pause(time.monotonic() - began):
+                return purged
 
 
 def missing(who: str, target: Target) -> SinkRefused:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from elastic_transport import TransportError
@@ -27,6 +29,8 @@ from sinks.rounds import rounds
 
 T = TypeVar("T")
 
+# For the fences that a start finds; what is left of millions goes beside the writes.
+SETUP_SECONDS = 5.0
 # A purge that the server does not take for so long is left for the next time.
 FORGET_SECONDS = 60.0
 
@@ -58,10 +62,11 @@ class ElasticsearchSink:
         self._pool: ThreadPoolExecutor | None = None
 
     def setup(self) -> None:
-        """See the contract; also forgets fences older than ``fence_seconds``."""
+        """See the contract; also forgets fences older than ``fence_seconds``, for a moment: nobody is served yet."""
         self._indices.setup()
         with translated(self._settings.who, "purge of old fences"):
-            at_once(self._purge, self._settings.targets.values())
+            until = time.monotonic() + SETUP_SECONDS
+            at_once(partial(self._purge, until=until), self._settings.targets.values())
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """See the contract. A refusal may mean that another process has taken over, or that somebody has removed an
@@ -77,8 +82,8 @@ class ElasticsearchSink:
         self._housekeeping.look(place)
         return answers
 
-    def _purge(self, place: Target) -> None:
-        self._fences.purge(place, self._settings.fence_seconds, self._patience())
+    def _purge(self, place: Target, until: float) -> None:
+        self._fences.purge(place, self._settings.fence_seconds, self._patience(), lambda _: time.monotonic() >= until)
 
     def _forget(self, place: Target) -> None:
         """Old fences go while others are written: half of the time is theirs, and nobody waits for it."""

@@ -10,10 +10,12 @@ from typing import Any
 import redis
 
 from cdc.errors import EraseUnfinished, SinkUnavailable
+from sinks.lasting import Lasting
 from sinks.redis.client import ERRORS, connect, lacks_rights, reason_of
 from sinks.redis.settings import Settings
 
 LOOK_SECONDS = 0.3
+_BUSY = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
 Info = Mapping[str, Any]
 
 
@@ -69,25 +71,29 @@ def files_of(settings: Settings) -> list[Files]:
 def write_anew(settings: Settings, say: Callable[[str], None], seconds: float) -> list[Files]:
     """Have every node write its files anew, from what it has in memory, and wait for it.
 
+    Args:
+        settings: the sink's.
+        say: told a line now and then.
+        seconds: for how long at the most without any progress: a node that is large takes what it takes.
+
     Raises:
-        EraseUnfinished: a node is not done in time (transient).
+        EraseUnfinished: a node is not done, and does not go on (transient).
         SinkUnavailable: no answer (transient).
     """
-    until = time.monotonic() + seconds
 
     def anew(node: Any, name: str) -> Files:
         found = _files(node, name)
         try:
             if found.log:
-                _free(node, name, until)
+                _free(node, name, say, seconds)
                 node.execute_command("BGREWRITEAOF")
                 say(f"{name}: writing its log anew")
-                _done(node, name, until, "aof_last_bgrewrite_status")
+                _done(node, name, say, seconds, "aof_last_bgrewrite_status")
             if found.dump:
-                _free(node, name, until)
+                _free(node, name, say, seconds)
                 node.execute_command("BGSAVE")
                 say(f"{name}: writing its dump anew")
-                _done(node, name, until, "rdb_last_bgsave_status")
+                _done(node, name, say, seconds, "rdb_last_bgsave_status")
         except redis.ResponseError as error:
             # A managed server does not let anybody; it has files of its own, and its owner's word for them.
             return replace(found, refused=reason_of(error))
@@ -146,31 +152,39 @@ def _setting(node: Any, name: str) -> str:
 
 
 def _busy(info: Info) -> bool:
-    names = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
-    return any(int(info.get(name, 0)) for name in names)
+    return any(int(info.get(name, 0)) for name in _BUSY)
 
 
-def _free(node: Any, name: str, until: float) -> None:
+def _free(node: Any, name: str, say: Callable[[str], None], seconds: float) -> None:
     """One that is under way may have begun before the delete: it is waited for, and another begun."""
-    while _busy(node.info("persistence")):
-        _check(name, until)
+    lasting = Lasting(seconds, say)
+    while _busy(info := node.info("persistence")):
+        if lasting.late(_far(info), f"{name}: waiting for its files{_words(info)}"):
+            raise EraseUnfinished(
+                f"Redis at {name} has not gone on with writing its files for {seconds:.0f} s",
+                means="its files may still hold what was deleted",
+                fix="look at its log and its disk, and at `INFO persistence`; the same again waits for it once more",
+            )
         time.sleep(LOOK_SECONDS)
 
 
-def _done(node: Any, name: str, until: float, status: str) -> None:
-    _free(node, name, until)
+def _far(info: Info) -> list[Any]:
+    """What is another while files are being written: how many keys are (Redis 6.2), else how long it takes by now."""
+    told = "current_save_keys_processed" in info
+    far = ("current_save_keys_processed",) if told else ("aof_current_rewrite_time_sec", "rdb_current_bgsave_time_sec")
+    return [info.get(name) for name in (*_BUSY, *far)]
+
+
+def _words(info: Info) -> str:
+    done, total = (int(info.get(f"current_save_keys_{which}", 0)) for which in ("processed", "total"))
+    return f", {done:,} of {total:,} keys are written" if total else ""
+
+
+def _done(node: Any, name: str, say: Callable[[str], None], seconds: float, status: str) -> None:
+    _free(node, name, say, seconds)
     if (said := node.info("persistence").get(status, "ok")) != "ok":
         raise EraseUnfinished(
             f"Redis at {name} could not write its files anew: {status} is {said}",
             means="its files still hold what was deleted",
             fix="look at its log and its disk; the same again tries once more",
-        )
-
-
-def _check(name: str, until: float) -> None:
-    if time.monotonic() > until:
-        raise EraseUnfinished(
-            f"Redis at {name} has not written its files anew in time",
-            means="its files may still hold what was deleted",
-            fix="the same again waits for it, or wait longer (--wait)",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,9 +10,15 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.letters.deadletter import DeadLetter
+from cdc.log import letter_log
+from cdc.log.letters import THROUGH
 from cdc.view import View
 from operations.erase import eraser, servers, warehouse
+from operations.erase import letters as erase_letters
+from operations.erase import log as erase_log
 from operations.erase.eraser import Eraser, Options
+from operations.erase.letters import Letters
 from operations.erase.log import InLog
 from operations.erase.note import Note
 from operations.erase.places import Place, settled
@@ -19,7 +26,7 @@ from operations.erase.tables import Held
 from operations.erase.warehouse import SINCE, TABLES, UNTOLD
 from sinks.iceberg.remains import Remains
 from spark.warehouse import erasing
-from tests.support.erase_cases import PERSONS, build, subject
+from tests.support.erase_cases import PERSONS, build, joined, subject
 
 
 @pytest.mark.parametrize(("there", "left"), [([], 0), (["7"], 1)])
@@ -95,3 +102,57 @@ def test_in_a_folder_of_two_tables_no_file_of_nobodys_is_removed(monkeypatch: py
     monkeypatch.setattr(erasing, "loaded", lambda *_: None)
     monkeypatch.setattr(erasing, "others_in", lambda *_: True)
     assert erasing.remove_left(cast(Any, SimpleNamespace(_jvm=None)), "`c`.`n`.`past`", 5.0) is None
+
+
+class _Topic:
+    """The letters' topic: what is in it, and how often it was gone through; nobody reads one record of it alone."""
+
+    def __init__(self, *letters: DeadLetter) -> None:
+        self.records, self.passes = list[Any](), 0
+        self.publish({}, [(one.record_key(), one.to_json(), None) for one in letters])
+
+    def publish(self, _config: Any, records: Sequence[tuple[bytes, bytes | None, int | None]]) -> None:
+        for key, value, through in records:
+            headers = [] if through is None else [(THROUGH, str(through).encode())]
+            said = {"key": key, "value": value, "headers": headers, "offset": len(self.records), "partition": 0}
+            self.records.append(SimpleNamespace(**{name: lambda one=one: one for name, one in said.items()}))
+
+    def clear(self, config: Any, cleared: dict[bytes, int]) -> None:
+        self.publish(config, [(key, None, through) for key, through in cleared.items()])
+
+    def read(self, _kafka: Any, _topic: str, _partition: int, start: int = -2, **_: Any) -> list[Any]:
+        self.passes += start <= 0
+        return self.records[max(0, start) :]
+
+    def kafka(self, _pipeline: Any) -> Any:
+        def describe(topics: list[str]) -> dict[str, Any]:
+            return {topic: SimpleNamespace(partitions=1) for topic in topics}
+
+        def consumer() -> Any:
+            raise AssertionError("a consumer for one letter")
+
+        return SimpleNamespace(describe=describe, consumer=consumer)
+
+
+def test_letters_are_looked_through_in_one_pass_however_many_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that stood was fetched by a consumer of its own, and all their documents were held at once."""
+    others = [DeadLetter("cache", "persons", str(n), 1, "no", b"{}") for n in range(100, 150)]
+    own, shows = DeadLetter("cache", "persons", "7", 1, "no", b"{}"), b'{"who": {"no": 7, "name": "Ann"}}'
+    former = DeadLetter("cache", "card", "3|1", 1, "no", shows)
+    card = DeadLetter("cache", "card", "1|2", 1, "no", shows)
+    topic = _Topic(*others, own, former, DeadLetter("cache", "card", "3|1", 2, "no", b"{}"), card)
+    for module in (letter_log, erase_letters):
+        monkeypatch.setattr(module, "Kafka", topic.kafka, raising=False)
+        monkeypatch.setattr(module, "publish", topic.publish)
+    monkeypatch.setattr(letter_log, "records", topic.read)
+    monkeypatch.setattr(letter_log, "clear", topic.clear)
+    monkeypatch.setattr(erase_log, "records", topic.read)
+
+    views = [build(tmp_path, one) for one in (View.identity(PERSONS), joined((("id", "no"), ("name", "name"))))]
+    there = len(topic.records)
+    assert Letters(subject(tmp_path, "7"), views).supersede() == 2
+    written = {one.key(): one.value() for one in topic.records[there:]}
+    assert written == {card.record_key(): card.without_values().to_json(), own.record_key(): None}
+    assert topic.passes == 2  # what stands, and which of that hold the row

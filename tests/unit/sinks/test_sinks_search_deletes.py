@@ -184,3 +184,35 @@ def test_drop_removes_an_empty_index_in_the_place_of_a_write_alias(monkeypatch: 
     server.indices = {"thing_g1_w17": 0, "thing_g1_fences_w9": 0, "thing_g1_w18": 1, "thing_g1_words": 0}
     opened(monkeypatch, server).drop("thing")
     assert server.dropped == ["thing_g1_w17", "thing_g1_fences_w9"]
+
+
+# --- old fences -------------------------------------------------------------------------------------------------------
+
+
+class Old(Server):
+    """A server with so many pages of old fences."""
+
+    pages = 30
+
+    def told(self, index: str, path: str) -> dict[str, Any]:
+        if index == FENCES and "_search" in path and self.pages:
+            return {"hits": {"hits": [{"_id": ".x", "_version": 1}]}}
+        return super().told(index, path)
+
+    def bulk(self, index: str, body: bytes) -> dict[str, Any]:
+        if index == FENCES and b"delete" in body:
+            self.pages -= 1
+        return super().bulk(index, body)
+
+
+def test_a_start_does_not_wait_until_all_old_fences_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of millions it took most of an hour, at each start, and nothing was written meanwhile."""
+    server = Old(WRITER, FENCES)
+    subject = opened(monkeypatch, server)
+    monkeypatch.setattr(sink, "SETUP_SECONDS", 0.0, raising=False)
+    monkeypatch.setattr(subject._indices, "setup", lambda: None)
+    subject.setup()
+    assert server.pages == 29
+    subject.write("thing", [Item("a", 4, None)])
+    subject._housekeeping.join(30)
+    assert server.pages == 0

@@ -211,6 +211,24 @@ class Kafka:
             out.setdefault(topic, {})[part] = int(self._result(f"reading the end of {topic}", future).offset)
         return out
 
+    def since(self, topic: str, at_ms: int) -> int:
+        """Where to begin in a topic of one partition to read all that was written at a moment or later.
+
+        Args:
+            topic: its name.
+            at_ms: epoch milliseconds, of the records' own time.
+
+        Raises:
+            KafkaUnavailable: no answer (transient).
+        """
+        # First: where nothing is so new, what is written after this look is.
+        end = self.ends({topic: 1})[topic][0]
+        place = TopicPartition(topic, 0)
+        spec = OffsetSpec.for_timestamp(at_ms)
+        [future] = self.admin.list_offsets({place: spec}, request_timeout=self.seconds).values()
+        found = int(self._result(f"looking for a moment in {topic}", future).offset)
+        return end if found < 0 else found
+
     def consumer(self, **more: Any) -> Consumer:
         """A consumer that sees committed records only and remembers nothing; the caller assigns and closes it.
 

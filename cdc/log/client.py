@@ -205,19 +205,29 @@ class Kafka:
         Raises:
             KafkaUnavailable: no answer (transient).
         """
-        from confluent_kafka import IsolationLevel
-
-        spec: OffsetSpec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        wanted = {TopicPartition(topic, part): spec for topic, count in topics.items() for part in range(count)}
-        if not wanted:
-            return {}
+        wanted = {topic: range(count) for topic, count in topics.items()}
         out: dict[str, dict[int, int]] = {}
-        level = IsolationLevel.READ_UNCOMMITTED if written else IsolationLevel.READ_COMMITTED
-        options = {"isolation_level": level, "request_timeout": self.seconds}
-        for place, future in self.admin.list_offsets(wanted, **options).items():
-            result = self._result(f"reading the end of {place.topic}", future)
-            out.setdefault(place.topic, {})[place.partition] = int(result.offset)
+        for (topic, part), future in offsets_asked(self.admin, wanted, self.seconds, first=first, written=written):
+            out.setdefault(topic, {})[part] = int(self._result(f"reading the end of {topic}", future).offset)
         return out
+
+    def since(self, topic: str, at_ms: int) -> int:
+        """Where to begin in a topic of one partition to read all that was written at a moment or later.
+
+        Args:
+            topic: its name.
+            at_ms: epoch milliseconds, of the records' own time.
+
+        Raises:
+            KafkaUnavailable: no answer (transient).
+        """
+        # First: where nothing is so new, what is written after this look is.
+        end = self.ends({topic: 1})[topic][0]
+        place = TopicPartition(topic, 0)
+        spec = OffsetSpec.for_timestamp(at_ms)
+        [future] = self.admin.list_offsets({place: spec}, request_timeout=self.seconds).values()
+        found = int(self._result(f"looking for a moment in {topic}", future).offset)
+        return end if found < 0 else found
 
     def consumer(self, **more: Any) -> Consumer:
         """A consumer that sees committed records only and remembers nothing; the caller assigns and closes it.
@@ -263,6 +273,37 @@ class Kafka:
             if allowed and error.args[0].name() == allowed:
                 return None
             raise translate(what, error, self.bootstrap) from error
+
+
+def offsets_asked(
+    admin: AdminClient,
+    topics: Mapping[str, Iterable[int]],
+    seconds: float,
+    *,
+    first: bool = False,
+    written: bool = False,
+) -> list[tuple[tuple[str, int], Future[Any]]]:
+    """Ask for the ends of many partitions at once (each broker once), or for their first offsets; see ``Kafka.ends``.
+
+    Args:
+        admin: the brokers.
+        topics: topic -> partitions.
+        seconds: how long the brokers may take.
+        first: see ``Kafka.ends``.
+        written: see ``Kafka.ends``.
+
+    Returns:
+        topic and partition, and what will have their ``offset``.
+    """
+    from confluent_kafka import IsolationLevel
+
+    spec: OffsetSpec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(topic, part): spec for topic, parts in topics.items() for part in parts}
+    if not wanted:
+        return []
+    level = IsolationLevel.READ_UNCOMMITTED if written else IsolationLevel.READ_COMMITTED
+    found = admin.list_offsets(wanted, isolation_level=level, request_timeout=seconds)
+    return [((place.topic, place.partition), future) for place, future in found.items()]
 
 
 def translate(what: str, error: KafkaException, bootstrap: str) -> KafkaError:

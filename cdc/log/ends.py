@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError as Refusal
+from confluent_kafka.admin import AdminClient
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log.client import offsets_asked
 from cdc.waits import waiting_for
 
 # A status command must answer even when the brokers do not.
 TIMEOUT_SECONDS = 5.0
 
 Offsets = Mapping[str, Mapping[int, int]]
+# What is said of a topic that is not there, or that this user does not see.
+_ABSENT = (Refusal.UNKNOWN_TOPIC_OR_PART, Refusal.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,15 @@ class Lag:
     seconds: float
 
 
+@dataclass
+class _Bounds:
+    """A topic's first and end offsets by partition, or why they are not known."""
+
+    first: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    wrong: KafkaError | None = None
+
+
 class LogEnds:
     """Reads the log's ends; keep one open while asking often.
 
@@ -39,16 +55,10 @@ class LogEnds:
     """
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        self._consumer = Consumer(
-            {
-                **client,
-                "bootstrap.servers": bootstrap,
-                "group.id": "headwater-status",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
+        self._settings: dict[str, Any] = {**client, "bootstrap.servers": bootstrap, "log_level": 0}
+        self._admin = AdminClient(self._settings)
+        self._consumer: Consumer | None = None
+        self._kept: dict[str, _Bounds] = {}
         # Who asks for many flows, one after the other, must not wait for silent brokers as often.
         self._silent_until, self._said = 0.0, ""
 
@@ -59,7 +69,16 @@ class LogEnds:
 
     def close(self) -> None:
         """Close the connection."""
-        self._consumer.close()
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def keep(self, topics: Iterable[str]) -> None:
+        """Ask for all of these at once, and answer of them from now on as they are now: for a report on many flows.
+
+        Where the brokers do not answer nothing is kept: each question is told so by itself.
+        """
+        with suppress(KafkaUnavailable):
+            self._kept |= self._asked(sorted(set(topics)))
 
     def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """End offsets of every partition of ``topics``.
@@ -69,35 +88,62 @@ class LogEnds:
         """
         return self.bounds(topics)[1]
 
-    @waiting_for("Kafka: where its topics end")
     def bounds(self, topics: Iterable[str]) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
         """The first offset that the log still has, and the end offset, of every partition of ``topics``.
 
         Raises:
             KafkaError: as ``ends``.
         """
+        names = list(topics)
+        found = self._kept | self._asked([name for name in names if name not in self._kept])
+        for name in names:
+            if (wrong := found[name].wrong) is not None:
+                raise wrong.with_traceback(None)
+        return {name: found[name].first for name in names}, {name: found[name].ends for name in names}
+
+    @waiting_for("Kafka: where its topics end")
+    def _asked(self, topics: Sequence[str]) -> dict[str, _Bounds]:
+        """Three questions, however many topics and partitions they are.
+
+        Raises:
+            KafkaUnavailable: no answer (transient).
+        """
+        if not topics:
+            return {}
         if time.monotonic() < self._silent_until:
             raise KafkaUnavailable(self._said)
         try:
-            known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+            found, parts = self._partitions(topics)
             self._said = ""
-            first: dict[str, dict[int, int]] = {}
-            ends: dict[str, dict[int, int]] = {}
-            for topic in topics:
-                if topic not in known:
-                    raise KafkaError(f"topic {topic} does not exist", fix="run `headwater apply FILE`")
-                found = {part: self._bounds(topic, part) for part in known[topic].partitions}
-                first[topic] = {part: low for part, (low, _) in found.items()}
-                ends[topic] = {part: high for part, (_, high) in found.items()}
-            return first, ends
+            asked = [offsets_asked(self._admin, parts, TIMEOUT_SECONDS, first=first) for first in (True, False)]
         except KafkaException as error:
-            self._said = f"Kafka does not answer: {error.args[0].str()}"
-            self._silent_until = time.monotonic() + TIMEOUT_SECONDS
-            raise KafkaUnavailable(self._said) from error
+            raise self._silent(error) from error
+        for first, answers in zip((True, False), asked, strict=True):
+            for (topic, part), future in answers:
+                bounds = found[topic]
+                try:
+                    (bounds.first if first else bounds.ends)[part] = int(future.result().offset)
+                except KafkaException as error:  # of one partition that has no leader: the others' are known
+                    bounds.wrong = self._silent(error)
+        return found
 
-    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS)
-        return low, high
+    def _partitions(self, topics: Sequence[str]) -> tuple[dict[str, _Bounds], dict[str, list[int]]]:
+        """The topics, and the partitions of those that are there."""
+        found, parts = {name: _Bounds() for name in topics}, {}
+        asked = TopicCollection(sorted(found))
+        for name, future in self._admin.describe_topics(asked, request_timeout=TIMEOUT_SECONDS).items():
+            try:
+                parts[name] = [one.id for one in future.result().partitions]
+            except KafkaException as error:
+                if error.args[0].code() not in _ABSENT:
+                    raise
+                found[name].wrong = KafkaError(f"topic {name} does not exist", fix="run `headwater apply FILE`")
+        return found, parts
+
+    def _silent(self, error: KafkaException) -> KafkaUnavailable:
+        self._said = f"Kafka does not answer: {error.args[0].str()}"
+        self._silent_until = time.monotonic() + TIMEOUT_SECONDS
+        return KafkaUnavailable(self._said)
 
     def lag(self, ends: Offsets, committed: Offsets) -> Lag:
         """Compare; asks Kafka for the age of the first record of each partition that is behind."""
@@ -125,6 +171,9 @@ class LogEnds:
     @waiting_for("Kafka: how old the next records are")
     def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int]]:
         """The next record of each partition that has one: offset and time (epoch milliseconds)."""
+        if self._consumer is None:
+            own = {"group.id": "headwater-status", "enable.auto.commit": False, "isolation.level": "read_committed"}
+            self._consumer = Consumer({**self._settings, **own})
         self._consumer.assign(behind)
         until = time.monotonic() + TIMEOUT_SECONDS
         seen: dict[tuple[str | None, int | None], tuple[int, int]] = {}

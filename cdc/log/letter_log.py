@@ -34,12 +34,14 @@ class LetterLog:
     Args:
         pipeline: the loaded file.
         most: letters to remember at the most; None for all.
+        since_ms: letters that came before are left out (epoch milliseconds); None for all.
 
     Attributes:
         book: what stands, as of the last ``follow``.
     """
 
-    def __init__(self, pipeline: Pipeline, most: int | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, most: int | None = None, *, since_ms: int | None = None) -> None:
+        self._since_ms = since_ms
         self.pipeline, self.topic = pipeline, pipeline.dead_letter_topic
         self.book = Book(most)
         self._kafka = Kafka(pipeline)
@@ -47,7 +49,7 @@ class LetterLog:
         self._there = False
 
     def follow(self) -> Book:
-        """Read what has come since the last time, or from the beginning; what stands now.
+        """Read what has come since the last time, or from where it begins; what stands now.
 
         Raises:
             KafkaError: there is no such topic. KafkaUnavailable: no answer (transient).
@@ -60,6 +62,8 @@ class LetterLog:
                     means="the pipeline was not applied yet: nothing can have been refused",
                     fix="run `headwater apply FILE`",
                 )
+            if self._since_ms is not None:
+                self._next = self._kafka.since(self.topic, self._since_ms)
             self._there = True
         for message in records(self._kafka, self.topic, 0, self._next):
             at = message.offset() or 0
@@ -69,7 +73,7 @@ class LetterLog:
 
     def again(self) -> Book:
         """Read all of it anew: letters that were not remembered may be by now."""
-        self.book, self._next = Book(self.book.most), OFFSET_BEGINNING
+        self.book, self._next, self._there = Book(self.book.most), OFFSET_BEGINNING, False
         return self.follow()
 
     def clear(self, cleared: Mapping[bytes, int]) -> None:

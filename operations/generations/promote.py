@@ -67,11 +67,12 @@ def behind(pipeline: Pipeline, sink: str, number: int) -> int:
         KafkaUnavailable: no answer (transient).
     """
     generation = register_of(pipeline, sink).generation(number)
+    places = [committed_offsets(generation.checkpoint(flow))[1] for flow in generation.flows()]
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     left = 0
     try:
-        for flow in generation.flows():
-            _, offsets = committed_offsets(generation.checkpoint(flow))
+        log.keep(topic for offsets in places for topic in offsets)
+        for offsets in places:
             ends = log.ends(offsets)
             if not reached(offsets, ends):
                 left += sum(

@@ -1,7 +1,8 @@
 """Clears, while sinks run, the letters of keys that were mended since; and counts those that stand.
 
 Beside the flows, never on their way: one read of what has come into the letters' topic, and one look-up in the sink for
-each thousand letters, every few seconds; nothing of the kind where there are no letters.
+each thousand letters, every few seconds; nothing of the kind where there are no letters. Tables are asked more seldom,
+by ``operations.letters.tables``, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
 from operations.letters.judge import judge
+from operations.letters.tables import Given, TableLetters, asks_tables
 from operations.opened import Opened
 from operations.state.folder import register_of
 from operations.state.letters import note_count
@@ -57,16 +59,19 @@ class LetterWatch:
         self._running = running
         self._log: LetterLog | None = None
         self._looked: dict[bytes, float] = {}
+        self._tables = TableLetters()
         self._watching = Repeating("letter watch", self._watch, seconds)
 
     def __enter__(self) -> LetterWatch:
         self._watching.start()
+        self._tables.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._watching.stop()
+        self._tables.stop()
 
     def _watch(self) -> None:
         try:
@@ -88,15 +93,18 @@ class LetterWatch:
         builds = {which: build for which, build in builds.items() if which[0] not in paused}
         letters = self._follow(pipeline)
         living = {sink: register_of(pipeline, sink).living() for sink, _ in builds}
-        chosen = self._turn(self._mine(pipeline, letters.book, builds, living))
+        mine = self._mine(pipeline, letters.book, builds, living)
+        tabled = self._of_tables(mine, builds, living)
+        chosen = self._turn({key: logged for key, logged in mine.items() if key not in tabled})
 
         def open_build(sink: str, number: int) -> Opened:
             if (sink, number) not in builds:
                 raise StateError(f"sink {sink}: generation {number} is not run here")
             return builds[sink, number]
 
-        healed = judge(pipeline, chosen, open_build).healed
-        letters.clear({key: chosen[key].at for key in healed})
+        healed = {key: chosen[key].at for key in judge(pipeline, chosen, open_build).healed}
+        healed |= self._tables.give(Given(pipeline, tabled, builds, living))
+        letters.clear(healed)
         for sink, number in living.items():
             standing = [logged.letter for _, logged in letters.book if logged.letter.sink == sink]
             counted = Counter(letter.generation or number for letter in standing)
@@ -131,6 +139,17 @@ class LetterWatch:
                 number = logged.letter.generation or living[sink]
                 if (sink, number) in builds or number not in there[sink]:
                     found[key] = logged
+        return found
+
+    def _of_tables(
+        self, mine: Mapping[bytes, Logged], builds: Mapping[tuple[str, int], Opened], living: Mapping[str, int]
+    ) -> dict[bytes, Logged]:
+        """Letters that tables are asked about."""
+        found = {}
+        for key, logged in mine.items():
+            build = builds.get((logged.letter.sink, logged.letter.generation or living[logged.letter.sink]))
+            if build is not None and asks_tables(build, logged.letter):
+                found[key] = logged
         return found
 
     def _turn(self, mine: Mapping[bytes, Logged]) -> dict[bytes, Logged]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.log.ends import LogEnds
-from cdc.outbox import topics_of_table
+from cdc.outbox import topics_of_table, topics_of_tables
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.names import Names
@@ -21,7 +21,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
 
     Args:
         pipeline: the loaded file.
-        log: kept open by who asks often.
+        log: of this report alone: it answers of each topic as it was first asked.
 
     Returns:
         for each: ``table``, ``state`` (``initial``, ``wanted``, ``requested``: its rows are read, or are to be; or
@@ -37,6 +37,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
         captured = read_captured(connection, Names.of(pipeline))
         rows = estimated_rows(connection, captured)
         changes = counted(connection, list(captured))
+    log.keep(topics_of_tables(pipeline, captured))
     found = [
         {
             "table": table,

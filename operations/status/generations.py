@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from operations.state.verified import verified_generations
-from operations.status.sinks import generation_status
+from operations.status.sinks import generation_status, keep_ends
 
 if TYPE_CHECKING:
     from spark.disk.register import Register
@@ -20,6 +20,7 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     sinks = []
     try:
+        keep_ends(pipeline, chosen_sinks(pipeline, only), log)
         for name in chosen_sinks(pipeline, only):
             register = register_of(pipeline, name)
             found, verified = [], verified_generations(pipeline, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
     asked = SourceState(pipeline)
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     try:
+        keep_ends(pipeline, chosen_sinks(pipeline, only), log)
         sinks = [_sink(pipeline, name, log) for name in chosen_sinks(pipeline, only)]
     finally:
         log.close()
@@ -54,6 +55,24 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
         "standing": standing_report(pipeline),
         "sinks": [with_judgement(sink, report.sinks[sink["sink"]]) for sink in sinks],
     }
+
+
+def keep_ends(pipeline: Pipeline, sinks: Iterable[str], log: Any) -> None:
+    """Ask for the ends of what all flows of some sinks read, in one go: flow by flow it is hundreds of questions."""
+    from operations.state.folder import register_of
+    from spark.disk.status import FlowStatus
+
+    topics: set[str] = set()
+    for name in sinks:
+        register = register_of(pipeline, name)
+        generations = [register.generation(entry.number) for entry in register.entries()]
+        folders = [one.flow_folder(flow) for one in generations for flow in one.flows()]
+        if (history := history_of(pipeline, name)) is not None:
+            folders.append(history.flow_folder(STREAM))
+        for folder in folders:
+            status = FlowStatus.read(folder)
+            topics.update(status.topics if status else ())
+    log.keep(topics)
 
 
 def source_judged(report: Report) -> dict[str, Any]:

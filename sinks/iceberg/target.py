@@ -14,7 +14,7 @@ from cdc.keys import split_id
 from sinks.contract import UNREADABLE, Held
 from sinks.iceberg import catalogue
 from sinks.iceberg.place import Place
-from sinks.iceberg.rows import held_documents, held_keys, held_rows
+from sinks.iceberg.rows import VERSION_COLUMN, held_documents, held_keys, held_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,14 +40,32 @@ class IcebergTarget:
     def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
         """See the contract; of a key that the table has several times all rows, and their largest version."""
         found: dict[str, list[Held]] = {}
+        asked = set(keys)
         for batch in self.batches(target, keys):
             for held in self._held(target, batch):
-                found.setdefault(held.key, []).append(held)
+                if held.key in asked:  # a batch may have all others of the table too
+                    found.setdefault(held.key, []).append(held)
         return {key: _one(found[key]) for key in keys if key in found}
 
     def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
-        """See the contract: a deleted row is not remembered."""
-        return {key: held.version for key, held in self.get(target, keys).items() if held.version != UNREADABLE}
+        """See the contract: a deleted row is not remembered. Only the columns of key and version are read."""
+        found: dict[str, int] = {}
+        asked, key = set(keys), self._key(target)
+        for batch in self.batches(target, keys, (*key, VERSION_COLUMN)):
+            for held in held_rows(batch, key):
+                if held.key in asked and held.version != UNREADABLE:
+                    found[held.key] = max(held.version, found.get(held.key, held.version))
+        return found
+
+    def snapshot(self, target: str) -> int | None:
+        """Which state of its table readers see now; None before the first write.
+
+        Raises:
+            SinkRefused: no such table. SinkUnavailable: the catalogue does not open (transient).
+        """
+        with catalogue.open_catalog(self._place, self._catalog) as opened:
+            found = catalogue.load_table(opened, self._place, target, self._number(target)).current_snapshot()
+        return None if found is None else found.snapshot_id
 
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; all from one snapshot. A key that the table has twice comes twice."""
@@ -63,7 +81,7 @@ class IcebergTarget:
         chosen = [identity for _, identity in heapq.nsmallest(count, drawn)]
         yield from self.get(target, chosen).values()
 
-    def batches(self, target: str, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, target: str, keys: Sequence[str], columns: Sequence[str] = ("*",)) -> Iterator[pa.RecordBatch]:
         """Batches of the table that hold the rows of these keys and perhaps others.
 
         Raises:
@@ -74,7 +92,7 @@ class IcebergTarget:
             return
         with catalogue.open_catalog(self._place, self._catalog) as opened:
             table = catalogue.load_table(opened, self._place, target, self._number(target))
-            yield from table.scan(row_filter=asked).to_arrow_batch_reader()
+            yield from table.scan(asked, tuple(columns)).to_arrow_batch_reader()
 
     def promote(self, target: str, old: int) -> None:
         """See the contract."""

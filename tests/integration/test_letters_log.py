@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -151,15 +153,17 @@ def test_records_and_their_transactions_are_found_by_their_places(pipeline: Pipe
             source = {"txId": transaction, "snapshot": "false"}
             producer.produce(topic, key=b'{"id":1}', value=orjson.dumps({"source": source}))
         assert producer.flush(30) == 0
-        at = {"topic": topic, "partition": 0}
+        now = int(time.time() * 1000)
+        at: dict[str, Any] = {"topic": topic, "partition": 0, "at_ms": now}
         send(
             letters_config(pipeline),
             [
                 letter("a", offset=0, **at),
                 letter("b", offset=1, **at),
                 letter("c", offset=5, **at),
-                letter("d", tx_id=9),
+                letter("d", tx_id=9, at_ms=now),
                 letter("e", offset=1, version=4, **at),
+                letter("f", tx_id=9, at_ms=1),  # of a write that nobody waits for any more
             ],
         )
         places = {*((topic, 0, offset) for offset in (0, 1, 2, -1)), (f"{topic}.gone", 0, 0), (topic, 3, 0)}
@@ -168,3 +172,23 @@ def test_records_and_their_transactions_are_found_by_their_places(pipeline: Pipe
         assert {one.key: of for one, of in told} == {"a": 7, "b": 8, "c": None, "d": 9, "e": 8}
     finally:
         kafka.delete([topic])
+
+
+def test_the_topic_is_read_from_a_moment_on(pipeline: Pipeline) -> None:
+    producer, now = Producer({"bootstrap.servers": pipeline.kafka.bootstrap}), int(time.time() * 1000)
+
+    def write(key: str, at_ms: int) -> None:
+        one = letter(key, at_ms=at_ms)
+        producer.produce(pipeline.dead_letter_topic, key=one.record_key(), value=one.to_json(), timestamp=at_ms)
+        assert producer.flush(30) == 0
+
+    for number in range(5):
+        write(f"old{number}", now - 3_600_000 + number)
+    log = LetterLog(pipeline, since_ms=now - 1_000)
+    assert keys(log) == {}
+    write("new", now)
+    assert keys(log) == {"new": "no"}, "nothing was so new when it began"
+    assert keys(LetterLog(pipeline, since_ms=now - 1_000)) == {"new": "no"}
+    assert keys(LetterLog(pipeline, since_ms=now - 3_600_000 + 3)).keys() == {"old3", "old4", "new"}
+    log.again()
+    assert keys(log) == {"new": "no"} and len(keys(LetterLog(pipeline))) == 6

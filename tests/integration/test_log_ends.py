@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message, Producer, TopicPartition
 
+from cdc.errors import KafkaError
 from cdc.log.client import Kafka, Topic
-from cdc.log.ends import reached
+from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import loads
 from deploy.local.endpoints import Endpoints
 from operations.query import as_of
@@ -82,3 +83,34 @@ def test_who_reads_up_to_the_ends_waits_until_they_can_be_read(
     producer.commit_transaction()
     found, whole = as_of._settled(kafka, ends)
     assert whole and reached(found, goal)
+
+
+def test_the_bounds_of_many_are_those_that_each_partition_tells(
+    stack: Endpoints, log: tuple[Kafka, str, Producer]
+) -> None:
+    """Also below a transaction that is under way, and behind records that were removed."""
+    kafka, topic, producer = log
+    for _ in range(2):
+        producer.begin_transaction()
+        write(producer, topic)
+        producer.commit_transaction()
+    removed = kafka.admin.delete_records([TopicPartition(topic, 1, 1)])
+    for future in removed.values():
+        future.result()
+    producer.begin_transaction()
+    write(producer, topic)
+    consumer, asked = kafka.consumer(), LogEnds(stack.kafka, {})
+    try:
+        first, ends = asked.bounds([topic])
+        told = {part: consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=10) for part in range(PARTS)}
+        assert {part: (first[topic][part], ends[topic][part]) for part in range(PARTS)} == told
+        assert first[topic][1] == 1 and ends[topic][0] == 4, "two records and their markers"
+        asked.keep([topic, "no-such-topic"])
+        assert asked.bounds([topic]) == (first, ends)
+        with pytest.raises(KafkaError, match="topic no-such-topic does not exist"):
+            asked.ends(["no-such-topic"])
+        assert asked.lag(ends, {topic: dict.fromkeys(range(PARTS), 3)}).events == PARTS
+    finally:
+        asked.close()
+        consumer.close()
+        producer.abort_transaction()

@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 
 from cdc.errors import KafkaUnavailable
+from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
 from operations.freshness.note import FlowNote, SinkNote, read_source_note, write_sink_note, write_source_note
+from operations.generations.promote import behind
 from operations.state.folder import register_of
 from operations.state.pausing import TAKEN_UP_SECONDS, pause, resume
 from operations.status.alive import ailments
 from operations.status.facts import judged
-from operations.status.sinks import _sink, with_judgement
+from operations.status.generations import generations_report
+from operations.status.sinks import _sink, status_report, with_judgement
 from spark.disk.status import FlowStatus
+from tests.support.brokers import Brokers
 from tests.support.metric_cases import pipeline as at_work
 
 
@@ -121,3 +125,28 @@ def test_a_joined_views_batches_have_one_number_wherever_they_are_told(
     assert told["batch_id"] == number
     (folder / "fill.json").write_text("{")  # a damaged note shows how far the checkpoint is
     assert commits == 0 or _sink(pipeline, "cache", NoLog())["flows"][0]["batch_id"] == commits - 1
+
+
+def test_a_report_asks_kafka_once_however_many_flows_there_are(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each flow was the whole cluster's metadata and a question for each of its partitions."""
+    topics = {f"t{number}": {0: (0, number), 1: (0, number)} for number in range(40)}
+    for name in topics:
+        flow(pipeline, name, topics=[name])
+    brokers = Brokers({**topics, "t": {0: (0, 0)}})
+    monkeypatch.setattr("cdc.log.ends.AdminClient", lambda _settings: brokers)
+    monkeypatch.setattr(LogEnds, "_first", lambda *_: {})
+    [sink] = status_report(pipeline)["sinks"]
+    assert {one["flow"]: one["lag_events"] for one in sink["flows"]} == {
+        "main": 0,
+        **{name: 2 * parts[0][1] for name, parts in topics.items()},
+    }
+    assert brokers.requests == ["describe", "offsets", "offsets"]
+    [made] = generations_report(pipeline)["sinks"][0]["generations"]
+    assert made["lag_events"] == sink["lag_events"] and len(brokers.requests) == 6
+    monkeypatch.setattr("operations.generations.promote.committed_offsets", lambda at: (1, {at.parent.name: {0: 1}}))
+    del brokers.topics["t"]
+    brokers.topics["main"] = {0: (0, 5)}
+    assert behind(pipeline, "cache", 1) == 4 + sum(2 * number - 1 for number in range(1, 40))
+    assert len(brokers.requests) == 9

@@ -6,19 +6,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError as BrokerError
-from confluent_kafka import KafkaException
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.ends import LogEnds
 from operations.status.sinks import status_report
 from operations.status.source import line
+from tests.support.brokers import Brokers
 from tests.support.json_examples import flights
 
 
 def test_kafka_is_named_beside_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "Kafka does not answer: no broker"
-    log = SimpleNamespace(silence="", close=lambda: None)
+    log = SimpleNamespace(silence="", close=lambda: None, keep=lambda _topics: None)
     monkeypatch.setattr("cdc.log.ends.LogEnds", lambda *given: log)
     pipeline = flights(tmp_path)
     alone = status_report(pipeline)["source"]["error"]
@@ -33,15 +32,12 @@ def test_why_the_brokers_were_silent_is_known_until_they_answer(monkeypatch: pyt
     log = LogEnds("127.0.0.1:1", {})
     assert log.silence == ""
 
-    def away(timeout: float) -> None:
-        raise KafkaException(BrokerError(BrokerError._ALL_BROKERS_DOWN))
-
-    log._consumer.close()
-    log._consumer = SimpleNamespace(list_topics=away)
+    log._admin = brokers = Brokers({})  # type: ignore[assignment]
+    brokers.away = True
     with pytest.raises(KafkaUnavailable):
         log.ends(["t"])
     assert log.silence.startswith("Kafka does not answer")
-    log._consumer = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics={}))
+    brokers.away = False
     with pytest.raises(KafkaError, match="does not exist"):
         log.ends(["t"])
     assert log.silence == ""

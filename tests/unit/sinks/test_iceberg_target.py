@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import UNREADABLE, Held, Sink, Target
@@ -59,6 +60,37 @@ def target(place: dict[str, Any], generation: int = 1, key: Any = KEY) -> Target
 def test_versions_are_those_of_rows_that_are_there(place: dict[str, Any]) -> None:
     assert target(place).versions(VIEW, ["1", "2", "3", "7"]) == {"1": 8, "2": 24}
     assert target(place, 2).versions(VIEW, ["1", "9"]) == {"9": 800}
+
+
+@pytest.mark.parametrize("key", [KEY, [("id", "numeric")]], ids=["looked up", "whole table read"])
+def test_versions_read_no_more_than_key_and_version(
+    place: dict[str, Any], key: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a wide table that has to be read to its end, for one key, each column was read."""
+    asked: list[set[str]] = []
+    scan = Table.scan
+
+    def noted(self: Table, *given: Any, **named: Any) -> Any:
+        made = scan(self, *given, **named)
+        asked.append(set(made.selected_fields))
+        return made
+
+    monkeypatch.setattr(Table, "scan", noted)
+    looked = target(place, key=key)
+    assert looked.versions(VIEW, ["1", "2", "3", "7"]) == {"1": 8, "2": 24}
+    assert asked == [{"id", VERSION_COLUMN}]
+
+
+def test_a_table_is_another_after_each_write(place: dict[str, Any]) -> None:
+    looked: Any = target(place)
+    before = looked.snapshot(VIEW)
+    assert before is not None and before == looked.snapshot(VIEW) != target(place, 2).snapshot(VIEW)  # type: ignore[attr-defined]
+    part = SimpleNamespace(**{name: place[name] for name in ("catalog_uri", "warehouse", "namespace")})
+    with catalogue.open_catalog(part, CATALOG) as opened:
+        opened.load_table(catalogue.table_name(part, VIEW)).append(rows((5, 8)))
+    assert looked.snapshot(VIEW) != before
+    with pytest.raises(SinkRefused):
+        target(place, 3).snapshot(VIEW)  # type: ignore[attr-defined]
 
 
 def test_it_is_a_target_and_takes_no_documents(place: dict[str, Any]) -> None:

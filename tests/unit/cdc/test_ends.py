@@ -1,0 +1,68 @@
+"""Where the log ends: asked for all topics at once, and of each what it said."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log import ends
+from cdc.log.ends import LogEnds
+from tests.support.brokers import Brokers
+
+TOPICS = {f"t{number}": {part: (number, 10 * number + part) for part in range(4)} for number in range(50)}
+ROUND = ["describe", "offsets", "offsets"]
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    made = Brokers(dict(TOPICS))
+    monkeypatch.setattr(ends, "AdminClient", lambda _settings: made)
+    return made
+
+
+def test_all_topics_and_partitions_are_three_questions(brokers: Brokers) -> None:
+    """Each partition was one, and each call had the whole cluster's metadata beside."""
+    log = LogEnds("h:1", {})
+    assert log.bounds(TOPICS) == (
+        {name: {part: at[0] for part, at in parts.items()} for name, parts in TOPICS.items()},
+        {name: {part: at[1] for part, at in parts.items()} for name, parts in TOPICS.items()},
+    )
+    assert brokers.requests == ROUND
+    assert log.bounds([]) == ({}, {}) and brokers.requests == ROUND
+
+
+def test_what_is_kept_is_not_asked_for_again(brokers: Brokers) -> None:
+    log = LogEnds("h:1", {})
+    log.keep(["t1", "t2", "gone", "t1"])
+    brokers.topics |= {"t1": {0: (0, 999)}}
+    assert log.ends(["t1"]) == {"t1": {0: 10, 1: 11, 2: 12, 3: 13}} and log.ends(["t2"])["t2"][0] == 20
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="topic gone does not exist") as told:
+            log.ends(["t1", "gone"])
+        assert not told.value.transient
+    assert brokers.requests == ROUND and log.silence == ""
+    assert log.ends(["t1", "t3"]) == {"t1": {0: 10, 1: 11, 2: 12, 3: 13}, "t3": {0: 30, 1: 31, 2: 32, 3: 33}}
+    assert brokers.requests == ROUND * 2
+    other = LogEnds("h:1", {})
+    assert other.ends(["t1"]) == other.ends(["t1"]) == {"t1": {0: 999}}
+    assert brokers.requests == ROUND * 4, "who keeps nothing asks each time"
+
+
+def test_one_partition_without_a_leader_leaves_the_others_known(brokers: Brokers) -> None:
+    brokers.leaderless = {("t2", 3)}
+    log = LogEnds("h:1", {})
+    log.keep(TOPICS)
+    assert log.ends(["t1"])["t1"][0] == 10
+    with pytest.raises(KafkaUnavailable, match="Kafka does not answer"):
+        log.ends(["t2"])
+    assert log.silence.startswith("Kafka does not answer")
+
+
+def test_brokers_that_are_away_are_told_to_each_and_asked_once(brokers: Brokers) -> None:
+    brokers.away = True
+    log = LogEnds("h:1", {})
+    log.keep(["t1", "t2"])
+    for name in ("t1", "t2"):
+        with pytest.raises(KafkaUnavailable, match="Kafka does not answer"):
+            log.ends([name])
+    assert brokers.requests == ["describe"]

@@ -167,14 +167,14 @@ class Eraser:
 
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
         subject, kafka = self.subject, self._kafka
-        marks = servers.mark_indices(builds)
+        servers.erase_changes(builds)
+        marks = servers.mark_indices(subject, builds)
         self._compact(look.log, lambda: await_readers(subject, builds, self._ends(), self.options.wait))
         letters.supersede()
         self._compact(look.letters, lambda: None)
         found = erase_tables(subject, builds, move_tags=self.options.move_tags)
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
-        servers.erase_changes(builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += servers.look_again(subject, builds)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]

@@ -177,13 +177,16 @@ class Eraser:
         await_readers(subject, builds, self._ends(), max(1.0, until - time.monotonic()))
 
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
-        kafka, marks, known = self._kafka, servers.mark_indices(builds), builds
+        kafka, known = self._kafka, builds
+        servers.erase_changes(known)
+        marks = servers.mark_indices(self.subject, known)
         self._compact(look.log, lambda: await_readers(self.subject, known, self._ends(), self.options.wait))
         in_letters = look.letters
         builds, begun = self._builds_now(known)
         subject = self.subject
         if begun:
-            marks |= servers.mark_indices(begun)
+            servers.erase_changes(begun)
+            marks |= servers.mark_indices(subject, begun)
             letters = Letters(subject, builds)
             in_letters = letters.look(kafka)
         letters.supersede()
@@ -191,7 +194,6 @@ class Eraser:
         found = erase_tables(subject, builds, move_tags=self.options.move_tags)
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
-        servers.erase_changes(builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += servers.look_again(subject, builds)
         found += servers.backups(builds)

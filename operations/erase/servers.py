@@ -12,6 +12,7 @@ from cdc.join.rows import LENGTH, read
 from cdc.join.view import JoinedView
 from cdc.pipeline import RedisSink, SearchSink
 from cdc.view import View
+from operations.erase.judged import remove_judged
 from operations.erase.note import Back, Note
 from operations.erase.places import Kind, Place
 from operations.erase.readers import PATIENCE, Build
@@ -83,10 +84,23 @@ def _indices(subject: Subject, build: Build) -> Iterator[Place]:
     with _expunger(build) as server:
         for view in build.views:
             own = _own(subject, build, view)
-            for index in server.indices(view.name)[:1]:
-                deleted = server.deleted(index) or 0
-                words = f"{deleted} deleted documents that no merge has removed yet" if deleted else ""
-                yield Place("index", index, build.opened.sink, build.opened.number, own, deleted, words)
+            index, judge = server.indices(view.name)[0], server.judge(view.name)
+            yield _index(build, index, own, server.deleted(index) or 0)
+            if judge is not None:
+                yield _index(build, judge.index, 0, server.deleted(judge.index) or 0, judge.count())
+
+
+def _index(build: Build, index: str, own: int, deleted: int, laid_out: int = 0) -> Place:
+    words = [f"{deleted} deleted documents that no merge has removed yet"] if deleted else []
+    if laid_out:
+        words.append(f"{laid_out} documents that were laid out to be judged by standing queries")
+    return Place("index", index, build.opened.sink, build.opened.number, own, deleted + laid_out, ", ".join(words))
+
+
+def _with_documents(server: Expunger, view: View) -> list[str]:
+    """Indices that hold documents of a view, or have held some: its own comes first."""
+    judge = server.judge(view.name)
+    return [server.indices(view.name)[0], *([] if judge is None else [judge.index])]
 
 
 def _cached(subject: Subject, build: Build, view: View) -> Place:
@@ -143,10 +157,11 @@ def backups(builds: Sequence[Build]) -> list[Place]:
 # -- and goes ----------------------------------------------------------------------------------------------------------
 
 
-def mark_indices(builds: Sequence[Build]) -> dict[str, Marks]:
+def mark_indices(subject: Subject, builds: Sequence[Build]) -> dict[str, Marks]:
     """Make durable what is deleted in every index: index -> what ``erase_indices`` has to know.
 
-    The earlier it is called, the less that has to wait.
+    The earlier it is called, the less that has to wait; but after ``erase_changes``: documents that tell of the row
+    could be laid out anew from them.
 
     Raises:
         SinkUnavailable, SinkRefused: a server does not answer, or refuses.
@@ -156,9 +171,10 @@ def mark_indices(builds: Sequence[Build]) -> dict[str, Marks]:
         if isinstance(build.opened.part, SearchSink):
             with _expunger(build) as server:
                 for view in build.views:
-                    index = server.indices(view.name)[0]
-                    if server.deleted(index) is not None:
-                        found[f"{build.opened.sink}/{index}"] = server.written(index)
+                    remove_judged(subject, server, view.name)
+                    for index in _with_documents(server, view):
+                        if server.deleted(index) is not None:
+                            found[f"{build.opened.sink}/{index}"] = server.written(index)
     return found
 
 
@@ -177,14 +193,13 @@ def erase_indices(
             continue
         with _expunger(build) as server:
             for view in build.views:
-                index = server.indices(view.name)[0]
-                name = f"{build.opened.sink}/{index}"
-                if name in marks:
-                    with note.changed(INDICES, name, server.were(index), _back(build)):
-                        server.put(index, FOR_THE_MOMENT)
-                        server.expunge(index, marks[name], subject.say, seconds)
-                own = _own(subject, build, view)
-                found.append(Place("index", index, build.opened.sink, build.opened.number, own))
+                for number, index in enumerate(_with_documents(server, view)):
+                    name = f"{build.opened.sink}/{index}"
+                    if name in marks:
+                        with note.changed(INDICES, name, server.were(index), _back(build)):
+                            server.put(index, FOR_THE_MOMENT)
+                            server.expunge(index, marks[name], subject.say, seconds)
+                    found.append(_index(build, index, 0 if number else _own(subject, build, view), 0))
     return found
 
 

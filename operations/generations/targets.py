@@ -10,6 +10,7 @@ from cdc.errors import StateError
 from cdc.pipeline import Pipeline, SearchSink
 from operations.rowstore import row_store_settings
 from operations.state.accepted import living_run, runs_without
+from operations.state.alarms import forget_alarm
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from operations.state.history import HISTORY, history_folder
 from operations.state.pausing import rests
@@ -76,6 +77,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         if isinstance(pipeline.sinks[name], SearchSink) and (views := views_of_file(pipeline, name)):
             drop_queries(plain_config(pipeline, name, 1, views))
         forget_verified(pipeline, name)
+        forget_alarm(pipeline, name)
         for path in _left(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if not history_folder(pipeline, name).exists():

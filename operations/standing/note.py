@@ -62,13 +62,16 @@ class MatcherNote:
 
 def read_notes(pipeline: Pipeline) -> dict[str, MatcherNote]:
     """The newest of each view whose matcher has left one."""
-    found = {}
-    for view in pipeline.queries:
-        try:
-            found[view] = MatcherNote(**json.loads(_path(pipeline, view).read_text()))
-        except (OSError, ValueError, TypeError, HeadwaterError):
-            continue
-    return found
+    noted = {view: read_note(pipeline, view) for view in pipeline.queries}
+    return {view: note for view, note in noted.items() if note is not None}
+
+
+def read_note(pipeline: Pipeline, view: str) -> MatcherNote | None:
+    """The newest of a view, whether the file still has queries on it or not; None if nobody has left one."""
+    try:
+        return MatcherNote(**json.loads(_path(pipeline, view).read_text()))
+    except (OSError, ValueError, TypeError, HeadwaterError):
+        return None
 
 
 def works(pipeline: Pipeline, view: str, note: MatcherNote) -> bool | None:

@@ -3,6 +3,7 @@
 It goes to the log of `run` always: who has nothing else would see no difference between an outage and a quiet night.
 And to the webhook of ``policy.alert``, if the file has one. What is told is the judgement that `status` shows. It is
 told by a thread of its own: a webhook that does not answer, or says no, is tried again, and never disturbs `run`.
+What it has taken is noted: what only a new `run` cures is told to be well by that one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import requests
 
 from cdc.pipeline import Alert, Pipeline
 from operations.freshness.keeper import Keeper
+from operations.state.alarms import SOURCE, Told, forget_alarms, subject_of
 from operations.status.facts import judged_apart
 from operations.status.judgement import Judgement
 
@@ -32,7 +34,6 @@ REQUEST_SECONDS = 10.0
 # Between two attempts to reach a webhook; what it was to be told waits, the oldest is dropped when it is too much.
 AGAIN_SECONDS = 15.0
 KEPT = 100
-SOURCE = "source"
 _log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
@@ -52,10 +53,14 @@ class Alarms:
     Args:
         pipeline: its name.
         after_seconds: for how long something must be bad.
+        before: since when a subject is bad of which an earlier process has told; asked once it is seen first.
     """
 
-    def __init__(self, pipeline: str, after_seconds: float) -> None:
-        self.pipeline, self.after_seconds = pipeline, after_seconds
+    def __init__(
+        self, pipeline: str, after_seconds: float, before: Callable[[str], float | None] = lambda _: None
+    ) -> None:
+        self.pipeline, self.after_seconds, self._before = pipeline, after_seconds, before
+        self._seen: frozenset[str] = frozenset()
         self._troubles: dict[str, _Trouble] = {}
 
     def step(self, now: float, found: Mapping[str, Judgement]) -> list[dict[str, Any]]:
@@ -70,7 +75,11 @@ class Alarms:
         """
         said = []
         for name, judgement in found.items():
+            if name not in self._seen and (since := self._before(subject_of(name))) is not None:
+                self._troubles[name] = _Trouble(since, told=True)
             trouble = self._troubles.get(name)
+            if judgement.judgement == "starting" and trouble is not None and trouble.told:
+                continue  # nobody knows yet whether that was the cure
             if not judgement.bad:
                 if trouble is not None and trouble.told:
                     said.append(self._message("well", name, judgement, trouble.since, now))
@@ -82,10 +91,11 @@ class Alarms:
                 trouble.told = True
                 said.append(self._message("alarm", name, judgement, trouble.since, now))
         self._troubles = {name: one for name, one in self._troubles.items() if name in found}
+        self._seen = frozenset(found)
         return said
 
     def _message(self, event: str, name: str, judgement: Judgement, since: float, now: float) -> dict[str, Any]:
-        subject = name if name == SOURCE else f"sink {name}"
+        subject = subject_of(name)
         why = f": {judgement.cause}" if judgement.cause else ""
         todo = f" ({judgement.remedy})" if judgement.remedy else ""
         return {
@@ -114,6 +124,9 @@ class Alerting:
     def __init__(self, keeper: Keeper, say: Say, post: Callable[[str, Mapping[str, Any]], None] | None = None) -> None:
         self.keeper, self.say, self.post = keeper, say, post or send
         self.alert: Alert | None = keeper.pipeline.policy.alert
+        url = None if self.alert is None else self.alert.webhook.get_secret_value()
+        self._told = None if url is None else Told(keeper.pipeline, url)
+        self._sinks: frozenset[str] | None = None
         self._unsent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._again = 0.0
         self._failing = False
@@ -131,9 +144,12 @@ class Alerting:
 
     def _run(self) -> None:
         logged = Alarms(self.keeper.pipeline.name, LOG_AFTER_SECONDS)
-        sent = Alarms(self.keeper.pipeline.name, self.alert.after_seconds) if self.alert is not None else None
+        sent = None
+        if self.alert is not None and self._told is not None:
+            sent = Alarms(self.keeper.pipeline.name, self.alert.after_seconds, self._told.since)
         while not self._stop.wait(CALM_LOOK_SECONDS if sent is None else LOOK_SECONDS):
             try:
+                self._forget_gone(self.keeper.pipeline)
                 found = self._look(self.keeper.pipeline)
                 for message in logged.step(time.time(), found):
                     self.say(_line(message))
@@ -142,6 +158,13 @@ class Alerting:
                     self._deliver(self.alert.webhook.get_secret_value())
             except Exception as error:  # what it would have told is in `status`, too
                 _log.debug("alarms: %s", error)
+
+    def _forget_gone(self, pipeline: Pipeline) -> None:
+        """What was told of sinks that the file does not have any more, and of all of them where it has no webhook."""
+        sinks = frozenset(pipeline.sinks)
+        if sinks != self._sinks:
+            self._sinks = sinks
+            forget_alarms(pipeline, keep=() if self._told is None else {*sinks, SOURCE})
 
     def _look(self, pipeline: Pipeline) -> dict[str, Judgement]:
         """Of this process's sinks; of the source too, if no other process with the first sink tells of it."""
@@ -163,7 +186,9 @@ class Alerting:
                     self.say(f"warning: policy.alert.webhook does not take an alarm ({_why(error)}); it is tried again")
                 self._failing = True
                 return
-            self._unsent.popleft()
+            taken = self._unsent.popleft()
+            if self._told is not None:
+                self._told.note(taken)
             if self._failing:
                 self._failing = False
                 self.say("policy.alert.webhook takes alarms again")

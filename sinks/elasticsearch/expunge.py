@@ -20,6 +20,7 @@ from elasticsearch import ApiError, Elasticsearch
 from cdc.errors import EraseUnfinished
 from sinks.elasticsearch.client import connect, no_copy, translated
 from sinks.elasticsearch.settings import Settings, read_settings
+from sinks.elasticsearch.standing.searched import Searched
 from sinks.lasting import SAY_SECONDS, Lasting
 
 # For the time of it: segments with a single deleted document are merged as well.
@@ -54,9 +55,20 @@ class Expunger:
             yield self._client
 
     def indices(self, view: str) -> list[str]:
-        """Names of a view's indices, that of its fences too, which holds keys and versions."""
+        """Names of a view's indices, of which not all need be there: first that of its documents; that of its fences,
+        which holds keys and versions; that in which standing queries judge documents."""
         target = self._settings.targets[view]
-        return [target.concrete, target.fences]
+        return [target.concrete, target.fences, target.percolator]
+
+    def judge(self, view: str) -> Searched | None:
+        """Who lays versions of a view's documents out in an index, to judge them by standing queries; None if nobody
+        does.
+
+        Raises:
+            SinkUnavailable, SinkRefused: no answer, or rights are missing.
+        """
+        found = Searched(self._client, self._settings, self._settings.targets[view])
+        return found if found.there() else None
 
     def deleted(self, index: str) -> int | None:
         """How many deleted documents an index's files hold, of all copies; None if there is no such index.

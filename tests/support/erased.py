@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from elasticsearch import Elasticsearch
 from redis import Redis
 
 from cdc.pipeline import Pipeline, load
 from examples.common import ensure_database
+from operations.standing.place import Caching, standing_place
+from operations.standing.queries import put_query
 from tests.support.disks import holding, needles
 from tests.support.own_tables import OwnTables
 
@@ -65,7 +68,9 @@ class Erased(OwnTables):
                 "history": True,
             },
         }
-        self.write_own(["public.persons", "public.orders"], VIEWS, sinks, {"heartbeat_seconds": 1, **self.form()})
+        queries = {self.view(name): {"search": "search", "changes": "cache"} for name in VIEWS}
+        source = {"heartbeat_seconds": 1, **self.form()}
+        self.write_own(["public.persons", "public.orders"], VIEWS, sinks, source, queries=queries)
 
     def lake(self) -> dict[str, Any]:
         """Where the warehouse is."""
@@ -82,7 +87,9 @@ class Erased(OwnTables):
 
     def plant(self, key: int, value: str) -> None:
         """A person, of whom the index first refuses the document; an order that it refuses and one that shows her; and
-        then she changes, and is in every sink."""
+        then she changes, and is in every sink; queries that stand on both views find her."""
+        for name in VIEWS:
+            put_query(self.pipeline(), self.view(name), "all", b'{"match_all": {}}')
         self.execute("INSERT INTO persons VALUES (%s, 'Ann', %s, 'no number')", key, value)
         self.execute("INSERT INTO orders VALUES (901, %s, 'book', 'no number'), (902, %s, 'pen', '5')", key, key)
         self.eventually(lambda: len(self.dead_letters()) >= 2)
@@ -90,6 +97,7 @@ class Erased(OwnTables):
         self.eventually(lambda: str(key) in self.in_elasticsearch("person"))
         self.eventually(lambda: value in str(self.in_elasticsearch("order_card")))
         self.eventually(lambda: value in str(self.in_redis("order_card")))
+        self.eventually(lambda: all(self.was_judged(name, value) for name in VIEWS))
         self.run("as-of", "--tag", "before", "--wait", "300")  # history may not have begun
 
     def remove(self, key: int, value: str) -> None:
@@ -99,6 +107,14 @@ class Erased(OwnTables):
         self.eventually(lambda: value not in str(self.in_redis("order_card")))
         self.eventually(lambda: not any(self.erase(key, ok=(0, 2))[word] for word in ("refused", "waits")))
 
+    def was_judged(self, view: str, value: str) -> bool:
+        """Whether a document with a value was held against the queries that stand on a view."""
+        caching = Caching(standing_place(self.pipeline(), self.view(view)))
+        try:
+            return value in str(caching.client.xrange(caching.matches.keys.matches))
+        finally:
+            caching.close()
+
     def erase(self, key: int, *options: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """What ``headwater erase --json`` prints."""
         report: dict[str, Any] = json.loads(self.run("erase", "persons", str(key), "--json", *options, ok=ok))
@@ -107,7 +123,15 @@ class Erased(OwnTables):
     @property
     def places(self) -> set[str]:
         """Where her value lies on disks when it has been everywhere; named as ``found`` does."""
-        return {f"{self.name}.public.persons", f"{self.name}.dead-letters", "elasticsearch", "row-store", LAKE}
+        topics = {f"{self.name}.public.persons", f"{self.name}.dead-letters"}
+        return topics | {"elasticsearch", "judged", "row-store", LAKE}
+
+    def judged(self) -> list[str]:
+        """Folders of the indices in which documents are held against standing queries."""
+        with Elasticsearch(self.stack.endpoints.elasticsearch_url) as client:
+            names = ",".join(f"{self.view(name)}_g*_percolator" for name in VIEWS)
+            found = client.indices.get_settings(index=names, expand_wildcards="all").body
+        return [one["settings"]["index"]["uuid"] for one in found.values()]
 
     def pipeline(self) -> Pipeline:
         """The loaded file."""
@@ -130,6 +154,9 @@ class Erased(OwnTables):
         for place, folder in folders.items():
             if paths := holding(folder.resolve(), value):
                 found[place] = [str(path) for path in paths]
+        judged = set(self.judged())
+        if paths_judged := [path for path in found.get("elasticsearch", ()) if judged & set(Path(path).parts)]:
+            found["judged"] = paths_judged
         for place, url in (
             ("cache", self.stack.endpoints.redis_cache_url),
             ("row-store-memory", self.stack.endpoints.redis_store_url),

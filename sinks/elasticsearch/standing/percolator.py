@@ -83,10 +83,14 @@ class Percolator:
 
     def _remove_other(self) -> None:
         """An index in which the other kind has judged: the server has got a percolator, or lost it."""
+        if self._kind() not in (None, self.kind):
+            self._client.indices.delete(index=self.index)
+
+    def _kind(self) -> str | None:
+        """Which kind judges in the index; None if there is none of ours."""
         found = self._client.options(ignore_status=404).indices.get(index=self.index).body.get(self.index, {})
         meta = (found.get("mappings") or {}).get("_meta") or {}
-        if is_owner(self._owner, meta.get("headwater")) and meta.get("kind", Percolator.kind) != self.kind:
-            self._client.indices.delete(index=self.index)
+        return meta.get("kind", Percolator.kind) if is_owner(self._owner, meta.get("headwater")) else None
 
     def _create(self, documents: Mapping[str, Any]) -> None:
         flat = flatten(documents["settings"])

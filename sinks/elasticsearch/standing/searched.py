@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from elasticsearch import BadRequestError, Elasticsearch
 
+from cdc.errors import SinkUnavailable
 from sinks.elasticsearch.client import translated
 from sinks.elasticsearch.standing.percolator import BAD_QUERY, OWN, UNREAD, Percolator, parts, words
 from sinks.elasticsearch.standing.queries import MOST, Query
@@ -66,6 +67,74 @@ class Searched(Percolator):
             found = self._client.search(index=self.index, query=left, size=MOST // 5, source=False).body["hits"]["hits"]
             self._delete([hit["_id"] for hit in found])
         return made
+
+    def there(self) -> bool:
+        """Whether documents are judged in this way: its index is there, and ours.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "looking for documents that were laid out to be judged"):
+            return self._kind() == self.kind
+
+    def count(self) -> int:
+        """How many documents are laid out now: to be judged, or left by a crash.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "counting documents that were laid out to be judged"):
+            self._client.indices.refresh(index=self.index)
+            return int(self._client.count(index=self.index, query={"exists": {"field": _BATCH}}).body["count"])
+
+    def laid_out(self) -> list[str]:
+        """The marks of documents that are laid out now.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        marks: list[str] = []
+        with translated(self._settings.who, "looking for documents that were laid out to be judged"):
+            self._client.indices.refresh(index=self.index)
+            while True:
+                hits = self._client.search(
+                    index=self.index,
+                    size=TOGETHER,
+                    source=False,
+                    query={"exists": {"field": _BATCH}},
+                    sort=[{_BATCH: "asc"}],
+                    search_after=marks[-1:] or None,  # the rest of those with the last mark is passed over
+                    track_total_hits=False,
+                    allow_partial_search_results=False,
+                ).body["hits"]["hits"]
+                if not hits:
+                    return marks
+                marks += dict.fromkeys(hit["sort"][0] for hit in hits)
+
+    def remove(self, marks: Sequence[str]) -> None:
+        """Delete the documents that bear these marks; whoever still judges them finds nothing.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "removing documents that were laid out to be judged"):
+            for mark in marks:
+                ids = self._of_mark(mark)
+                self._delete(ids)
+                self._client.indices.refresh(index=self.index)
+                if self._of_mark(mark):
+                    raise SinkUnavailable(
+                        f"{self._settings.who}: documents in {self.index} can't be deleted",
+                        means="the server refuses to write there, as it does while a disk is nearly full",
+                        fix="make room on its disks, and look at the index's `blocks`; then the same again",
+                    )
+
+    def _of_mark(self, mark: str) -> list[str]:
+        query = {"term": {_BATCH: mark}}
+        found = self._client.search(
+            index=self.index, query=query, size=TOGETHER, source=False, allow_partial_search_results=False
+        )
+        return [hit["_id"] for hit in found.body["hits"]["hits"]]
 
     def follow(self, queries: Mapping[str, Query]) -> dict[str, str]:
         """See ``Percolator``."""

@@ -17,6 +17,7 @@ import requests
 from cdc.errors import PipelineFileError
 from cdc.pipeline import Pipeline, load
 from operations.freshness.keeper import Keeper
+from operations.generations import targets
 from operations.metrics.pipelines import metrics
 from operations.state.folder import register_of
 from operations.status import alert
@@ -55,6 +56,23 @@ def test_of_a_sink_that_is_gone_nothing_more_is_told() -> None:
     alarms = Alarms("shop", 0)
     assert alarms.step(0.0, {"search": BAD})
     assert not alarms.step(1.0, {}) and not alarms.step(2.0, {"search": WELL})
+
+
+def test_what_an_earlier_process_has_told_is_not_told_again_and_its_end_is() -> None:
+    """`failed` is cured by a new `run` alone, and an incident that it had opened stayed open for ever."""
+    alarms = Alarms("shop", 60, {"sink search": 5.0}.get)
+    assert not alarms.step(100.0, {"search": BAD, "other": WELL}) and not alarms.step(200.0, {"search": OTHER})
+    [said] = alarms.step(210.0, {"search": WELL})
+    assert (said["event"], said["subject"], said["since"], said["at"]) == ("well", "sink search", 5.0, 210.0)
+    assert not alarms.step(220.0, {"search": WELL})
+    assert not alarms.step(230.0, {"search": BAD}) and alarms.step(290.0, {"search": BAD})  # a new one
+
+
+def test_what_begins_is_no_end_of_a_trouble_that_was_told() -> None:
+    """A new `run` would have told that all is well before it knows, and the same alarm a minute later."""
+    alarms = Alarms("shop", 60, {"sink search": 5.0}.get)
+    states = [Judgement("starting"), BAD, Judgement("starting"), WELL]
+    assert [len(alarms.step(100.0 + at, {"search": state})) for at, state in enumerate(states)] == [0, 0, 0, 1]
 
 
 @pytest.fixture
@@ -109,7 +127,7 @@ def test_another_process_tells_of_the_source(pipeline: Pipeline) -> None:
     posted: list[Mapping[str, Any]] = []
     keeper = Keeper(pipeline, ["cache"])
     with Alerting(keeper, print, lambda _url, message: posted.append(message)):
-        wait(lambda: posted)
+        wait(lambda: len(posted) == 2)
     assert {one["subject"] for one in posted} == {"sink cache", "source"}  # the file's first sink is here
 
 
@@ -211,3 +229,98 @@ def test_a_state_that_cant_be_read_is_told_to_a_scrape(pipeline: Pipeline) -> No
     """The scrape failed, and with it that of every other pipeline of the server."""
     (register_of(pipeline, "cache").folder / "generations.json").mkdir(parents=True)
     assert 'headwater_state_readable{pipeline="p"} 0.0' in metrics([pipeline])
+
+
+def alerting(pipeline: Pipeline, look: Judgement, posted: list[Mapping[str, Any]]) -> Alerting:
+    """Of a process of its own, to which a sink is so and nothing else is there."""
+    made = Alerting(Keeper(pipeline), lambda _: None, lambda _url, message: posted.append(message))
+    made._look = lambda pipeline: {"cache": look}  # type: ignore[method-assign]
+    return made
+
+
+def notes(pipeline: Pipeline) -> list[str]:
+    return sorted(path.name for path in register_of(pipeline, "cache").folder.parent.glob("alarm-*.json"))
+
+
+def test_a_new_process_tells_the_end_of_what_the_one_before_has_told(pipeline: Pipeline) -> None:
+    """`failed`, the operator starts `run` again as he is told to: the incident at the pager was never closed."""
+    posted: list[Mapping[str, Any]] = []
+    with alerting(pipeline, OTHER, posted):
+        wait(lambda: notes(pipeline) == ["alarm-sink-cache.json"])
+    with alerting(pipeline, BAD, posted):
+        time.sleep(0.3)
+    assert [one["event"] for one in posted] == ["alarm"]  # once, though it goes on
+    with alerting(pipeline, WELL, posted):
+        wait(lambda: not notes(pipeline))
+    assert [one["event"] for one in posted] == ["alarm", "well"]
+    assert posted[0]["since"] == posted[1]["since"]
+    with alerting(pipeline, WELL, posted):
+        time.sleep(0.3)
+    assert len(posted) == 2
+
+
+def test_what_no_webhook_has_taken_is_not_noted(pipeline: Pipeline) -> None:
+    posted: list[Mapping[str, Any]] = []
+    first = alerting(pipeline, BAD, posted)
+    tried: list[str] = []
+
+    def refuse(url: str, _: Mapping[str, Any]) -> None:
+        tried.append(url)
+        raise requests.ConnectionError
+
+    first.post = refuse
+    with first:
+        wait(lambda: tried)
+    assert not notes(pipeline)
+    with alerting(pipeline, BAD, posted):
+        wait(lambda: posted)
+
+
+def test_another_webhook_knows_nothing_of_what_the_first_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the file without one at all begins anew: an alarm of another year must not keep the next one back."""
+    posted: list[Mapping[str, Any]] = []
+    for path in ("a", "b"):
+        pipeline = piped(tmp_path, f"http://127.0.0.1:1/{path}")
+        known = len(posted)
+        with alerting(pipeline, BAD, posted):
+            wait(lambda known=known: len(posted) > known)
+    wait(lambda: notes(pipeline))
+    assert "127.0.0.1" not in (register_of(pipeline, "cache").folder.parent / notes(pipeline)[0]).read_text()
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(FILE.format(folder=tmp_path / "state"))
+    monkeypatch.setattr(alert, "CALM_LOOK_SECONDS", 0.02)
+    with alerting(load(plain), BAD, posted):
+        wait(lambda: not notes(pipeline))
+
+
+def test_a_sink_that_the_file_has_no_more_is_forgotten(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "drop_generation", lambda *_: None)
+    folder = register_of(pipeline, "cache").folder.parent
+    posted: list[Mapping[str, Any]] = []
+    with alerting(pipeline, BAD, posted):
+        wait(lambda: notes(pipeline))
+    (folder / "alarm-sink-gone.json").write_text((folder / "alarm-sink-cache.json").read_text())
+    with alerting(pipeline, BAD, posted):
+        wait(lambda: notes(pipeline) == ["alarm-sink-cache.json"])
+    targets.drop_sink_state(pipeline, ["cache"])
+    assert not notes(pipeline)
+
+
+@pytest.mark.parametrize("text", ["{broken", "[]", "{}", None])
+def test_a_note_that_cant_be_read_or_written_stops_nothing(pipeline: Pipeline, text: str | None) -> None:
+    folder = register_of(pipeline, "cache").folder.parent
+    folder.mkdir(parents=True)
+    note = folder / "alarm-sink-cache.json"
+    if text is None:
+        note.mkdir()  # what can neither be read nor replaced
+    else:
+        note.write_text(text)
+    posted: list[Mapping[str, Any]] = []
+    one = alerting(pipeline, BAD, posted)
+    with one:
+        wait(lambda: posted)
+        one._look = lambda pipeline: {"cache": WELL}  # type: ignore[method-assign]
+        wait(lambda: len(posted) == 2)
+    assert [message["event"] for message in posted] == ["alarm", "well"]

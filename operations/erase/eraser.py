@@ -48,7 +48,7 @@ NOT_OURS = (
 )
 
 # Of a generation that was begun while an erasure worked, and lags.
-BEGUN = "it was begun meanwhile; what the topic held is erased, nothing else was"
+BEGUN = "it was begun meanwhile; what the topic held is erased, and changes that caches keep; nothing else was"
 
 
 @dataclass(frozen=True)

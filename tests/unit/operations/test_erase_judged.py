@@ -123,8 +123,10 @@ def test_changes_that_show_the_row_go_first(one: Subject, monkeypatch: pytest.Mo
         order.append(name)
         return []
 
-    for name in ("erase_changes", "mark_indices", "erase_indices", "erase_marks", "erase_files", "look_again"):
+    steps = ("erase_changes", "mark_indices", "erase_indices", "erase_marks", "erase_files", "look_again", "backups")
+    for name in steps:
         monkeypatch.setattr(servers, name, lambda *_, name=name: called(name))
+    monkeypatch.setattr(Eraser, "_builds_now", lambda _, known: (list(known), []))
     monkeypatch.setattr(eraser, "erase_tables", lambda *_, **__: [])
     monkeypatch.setattr(eraser, "row_in_log", lambda *_: InLog("t"))
     letters = SimpleNamespace(supersede=lambda: 0, look=lambda _: InLog("letters"))

@@ -141,9 +141,10 @@ def test_a_generation_that_begins_while_the_topic_is_compacted_is_erased_too(
     monkeypatch.setattr(eraser, "await_readers", working.seen("await"))
     erase(working, tmp_path)
     begun = working.steps.index(("compact t", [])) + 1
-    assert working.steps[:begun] == [("mark", [2]), ("compact t", [])]
+    assert working.steps[:begun] == [("erase_changes", [2]), ("mark", [2]), ("compact t", [])]
     assert working.steps[begun:] == [
         ("await", [3]),
+        ("erase_changes", [3]),
         ("mark", [3]),
         ("letters", [2, 3]),
         ("supersede", [2, 3]),
@@ -151,7 +152,6 @@ def test_a_generation_that_begins_while_the_topic_is_compacted_is_erased_too(
         ("tables", [2, 3]),
         ("erase_indices", [2, 3]),
         ("erase_marks", [2, 3]),
-        ("erase_changes", [2, 3]),
         ("erase_files", [2, 3]),
         ("look_again", [2, 3]),
         ("backups", [2, 3]),
@@ -166,7 +166,7 @@ def test_who_begins_meanwhile_and_does_not_read_the_delete_in_time_is_named(work
         erase(working, tmp_path, wait=0.0)
     assert "generation 2" not in late.value.what
     assert (
-        "what the topic held is erased, nothing else was" in str(late.value)
+        "what the topic held is erased, and changes that caches keep; nothing else was" in str(late.value)
         and "headwater rebuild FILE cache" in late.value.fix
     )
 

@@ -16,7 +16,7 @@ from cdc.errors import SinkRefused
 from cdc.index_names import generation_of
 from sinks.elasticsearch import mapping
 from sinks.elasticsearch.client import connect, is_passing, reason_of, translated
-from sinks.elasticsearch.owners import PIPELINE, is_of_other, owner, told
+from sinks.elasticsearch.owners import in_words, is_of_other, owner, told
 from sinks.elasticsearch.settings import read_settings
 
 # A name that no index has, and a priority that no template has: else those that there are would come in between.
@@ -57,8 +57,8 @@ def refusals(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Views whose name an index of another pipeline has: view -> (that index, that pipeline). Any generation counts:
-    they share the alias that readers use. Empty where it can't be asked.
+    """Views whose name an index of another pipeline, or another sink, has: view -> (that index, who has made it). Any
+    generation counts: they share the alias that readers use. Empty where it can't be asked.
 
     Args:
         config: plain data, as ``sinks.configure.sink_config`` makes it.
@@ -82,7 +82,7 @@ def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     for index, said in sorted(there.items()):
         theirs, (alias, _) = told(said["mappings"]), generation_of(index) or ("", 0)
         if alias in by_name and is_of_other(owner(settings), theirs):
-            found.setdefault(by_name[alias], (index, theirs[PIPELINE]))
+            found.setdefault(by_name[alias], (index, in_words(owner(settings), theirs)))
     return found
 
 

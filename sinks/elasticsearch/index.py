@@ -14,7 +14,7 @@ from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import no_copy, reason_of, translated
 from sinks.elasticsearch.lease import Lease, token_of
-from sinks.elasticsearch.owners import in_words, is_of_other, is_owner, made_by, owner, told
+from sinks.elasticsearch.owners import in_words, is_of_other, is_owner, made_by, owner, told, way_out
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
 
 _log = logging.getLogger(__name__)
@@ -112,13 +112,14 @@ class Indices:
 
     def _check_owner(self, target: Target, name: str) -> None:
         """What another pipeline, sink or view made must not be written, or dropped, by both."""
-        theirs = made_by(self._client, name)
-        if not is_owner(self._owner(target), theirs):
+        ours, theirs = self._owner(target), made_by(self._client, name)
+        if not is_owner(ours, theirs):
             raise SinkRefused(
-                f"{self._settings.who}: index {name} exists, but was made by {theirs or 'someone else'}, "
+                f"{self._settings.who}: index {name} exists, but was made by {in_words(ours, theirs)}, "
                 f"not for view {target.view!r}",
-                # What another pipeline made is not to be deleted.
-                fix="give this sink another `index_prefix:` (or `index:`), or rename the view; delete that index only "
+                fix=way_out(ours, theirs)
+                if is_of_other(ours, theirs)
+                else "give this sink another `index_prefix:` (or `index:`), or rename the view; delete that index only "
                 "if nobody keeps it any more",
             )
 

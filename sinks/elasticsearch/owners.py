@@ -8,6 +8,7 @@ from typing import Any
 from elasticsearch import Elasticsearch
 
 from sinks.elasticsearch.settings import Settings
+from sinks.renamed import former
 
 PIPELINE, SINK = "pipeline", "sink"
 
@@ -55,6 +56,14 @@ def in_words(ours: Mapping[str, Any], theirs: object) -> str:
     if PIPELINE not in ours or PIPELINE not in theirs:
         return told
     return f"{told} of {'this pipeline' if ours[PIPELINE] == theirs[PIPELINE] else f'pipeline {theirs[PIPELINE]}'}"
+
+
+def way_out(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """What to do where an index is another's (``is_of_other``). To delete it is no way: its readers would lose it."""
+    apart = "give this sink an `index_prefix:` (or `index:`) that the other does not have, or rename the view"
+    if ours.get(PIPELINE) != theirs.get(PIPELINE, ours.get(PIPELINE)):
+        return apart
+    return f"{former(str(theirs.get(SINK)))}; or {apart}"
 
 
 def _rest(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from connectors.debezium import marker_topic, signal_group
 from connectors.postgres import explained
 from connectors.renamed import refuse_renamed
 from connectors.servers import Servers, open_servers
+from connectors.source_gaps import refuse_other_database
 from connectors.tables.catalogue import read_catalogue
 from connectors.topics import control_topics
 
@@ -32,16 +33,19 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
         topics: the changelog topics and dead letters too; the connector's control topics always go.
 
     Raises:
-        SourceChanged: the file names another slot, publication, schema or prefix than the connector has (terminal).
+        SourceChanged: the file names another slot, publication, schema or prefix than the connector has, or another
+            database than its slot decodes (terminal).
+        SourceError: the slot is that of somebody else (terminal).
     """
     pipeline, names = servers.pipeline, servers.names
     actions = []
     running = read_connector(servers.connect, servers.connector)
+    slot = read_slot(servers.source, pipeline.source.slot)
     if running is not None:
         refuse_renamed(pipeline, running.config)  # nobody could find what it has, once the connector is gone
+        refuse_other_database(pipeline.name, pipeline.source.database, running.config, slot)
         detail = "stop, forget its offsets, delete"
         actions.append(Action("connector", servers.connector, detail, "present", None, _connector))
-    slot = read_slot(servers.source, pipeline.source.slot)
     if slot is not None:
         actions.append(_slot(servers, slot.plugin, slot.database))
     if read_publication(servers.setup, pipeline.source.publication) is not None:
@@ -107,7 +111,7 @@ def _slot(servers: Servers, plugin: str, database: str) -> Action:
         raise SourceError(
             f"slot {name} is not this pipeline's: it decodes database {database} with {plugin}",
             means="dropping it would break whatever reads from it; nothing was dropped",
-            fix="correct source.slot in the pipeline file",
+            fix="correct source.slot, or source.database, in the pipeline file",
         )
     return Action("slot", name, "drop; Postgres may then forget the WAL it kept", "present", None, _drop_slot)
 

@@ -22,7 +22,7 @@ from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
 from connectors.apply import apply
 from connectors.database.history import Moment, read_moment
-from connectors.drop import drop
+from connectors.drop import drop, plan_drop_pipeline
 from connectors.postgres import connect
 from connectors.snapshot import wait_snapshot
 from connectors.source_gaps import check_source
@@ -100,6 +100,11 @@ def _goes_on(pipeline: Pipeline, at: Recapture) -> bool:
     return True
 
 
+def forget_begun(pipeline: Pipeline) -> None:
+    """What was begun goes on no more: the pipeline that it was begun with is dropped."""
+    _path(pipeline).unlink(missing_ok=True)
+
+
 def _moment(pipeline: Pipeline) -> Moment:
     with connect(pipeline.source) as connection:
         return read_moment(connection)
@@ -122,7 +127,8 @@ def costs(pipeline: Pipeline) -> list[str]:
 
 def _history(pipeline: Pipeline) -> str:
     now = _moment(pipeline)
-    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    # Of two databases of one cluster the identifier is the same: which one is meant is told by its name only.
+    where = f"{pipeline.source.host}:{pipeline.source.port} (database {pipeline.source.database})"
     try:
         known = json.loads(memory(pipeline).read_text())["system_identifier"]
     except (FileNotFoundError, ValueError, KeyError):
@@ -146,12 +152,16 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
 
     Raises:
         StateError: a sink is paused, or a process runs one (terminal; nothing was changed).
+        SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
+            cluster is (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
     """
     refuse_paused(pipeline, list(pipeline.sinks), "nothing was changed")
     _refuse_running(pipeline)
     at = begun(pipeline) or _from_the_beginning(pipeline)
     numbered_state_dir(pipeline)
+    if not at.dropped:
+        plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
     _note(pipeline, at)
     if not at.dropped:
         _leave(pipeline, say)
@@ -172,7 +182,7 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     sinks = [_told(pipeline, sink, good) for sink, good in at.sinks.items() if sink in pipeline.sinks]
     equal = all(one["equal"] for one in sinks)
     if equal:
-        _path(pipeline).unlink(missing_ok=True)
+        forget_begun(pipeline)
     return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": round(time.time() - at.since, 1)}
 
 

@@ -45,12 +45,11 @@ def command(
     snapshot into them, because rows deleted meanwhile would come back.
     """
     from cdc.pipeline import load
-    from connectors.drop import drop, plan_drop_pipeline
+    from connectors.drop import plan_drop_pipeline
     from console.cli.shared.show_action import Actions
-    from operations.freshness.note import forget_source_note
-    from operations.generations.targets import drop_sink_state, sink_state
-    from operations.run.source_watch import forget
-    from operations.state.folder import chosen_sinks, state_dir
+    from operations.generations.targets import sink_state
+    from operations.recapture import forget_begun
+    from operations.state.folder import state_dir
 
     pipeline = load(file)
     state_dir(pipeline)  # what a newer Headwater keeps there is left to it
@@ -67,21 +66,15 @@ def command(
                 shown.show(action)
         for line in state:
             click.echo(f"- {'state':<16} {line}")
-    if not dry_run and (actions or state):
-        if not yes:
+    if not dry_run:
+        if (actions or state) and not yes:
             confirm("Remove all of this?")
-        if not keep_sinks:
-            drop_sink_state(pipeline, only)
-            if not topics:
-                _forget_letters(pipeline, chosen_sinks(pipeline, only), said=not as_json)
         if not only:
-            forget(pipeline)
-            forget_source_note(pipeline)
-            drop(
-                pipeline,
-                (lambda action: None) if as_json else (lambda action: click.echo(f"{action.kind} removed")),
-                topics=topics,
-            )
+            forget_begun(
+                pipeline
+            )  # also where nothing else is left: else the next pipeline of that name goes on with it
+        if actions or state:
+            _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, said=not as_json)
     if as_json:
         changes = [action.to_dict() for action in actions]
         print_json({"pipeline": pipeline.name, "changes": changes, "state": state, "done": not dry_run})
@@ -89,6 +82,27 @@ def command(
         click.echo("nothing to remove")
     else:
         click.echo("nothing was removed (dry run)" if dry_run else "removed")
+
+
+def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool, said: bool) -> None:
+    from connectors.drop import drop
+    from operations.freshness.note import forget_source_note
+    from operations.generations.targets import drop_sink_state
+    from operations.run.source_watch import forget
+    from operations.state.folder import chosen_sinks
+
+    if not keep_sinks:
+        drop_sink_state(pipeline, only)
+        if not topics:
+            _forget_letters(pipeline, chosen_sinks(pipeline, only), said=said)
+    if not only:
+        forget(pipeline)
+        forget_source_note(pipeline)
+        drop(
+            pipeline,
+            (lambda action: click.echo(f"{action.kind} removed")) if said else (lambda action: None),
+            topics=topics,
+        )
 
 
 def _forget_letters(pipeline: Pipeline, sinks: Sequence[str], *, said: bool) -> None:

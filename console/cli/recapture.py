@@ -28,7 +28,7 @@ def command(file: Path, yes: bool, as_json: bool) -> None:
     For a database in another history: another system identifier (pg_upgrade, a blue/green switch), an older copy, a
     timeline that can't be followed. `run` must not be alive. Readers keep what they have until each sink's new
     generation was compared with Postgres; the one that it replaces is removed then. Killed, the same command goes on,
-    unless the database is another one again: then it begins anew.
+    unless the database is another one again: then it begins anew. It asks as long as the old capture is there.
 
     Exit code 0: every sink equals Postgres, start `headwater run`; 2: one differs, its readers still see what they saw,
     and the commands that mend it are told; 1: error.
@@ -38,7 +38,8 @@ def command(file: Path, yes: bool, as_json: bool) -> None:
 
     pipeline = load(file)
     say = partial(click.echo, err=True)
-    if begun(pipeline) is None:
+    at = begun(pipeline)
+    if at is None or not at.dropped:  # also one that was refused, or cut, before the old capture was gone
         for line in costs(pipeline):
             say(f"- {line}")
         if not yes:

@@ -116,9 +116,8 @@ def _indices(pipeline: Pipeline, sinks: Mapping[str, SearchSink]) -> Answer:
             at = pipeline.locate(("sinks", name, "mapping" if sink.mapping else "settings"))
             fix = f"correct `mapping:` or `settings:` of the sink ({at}), or the view"
             found.append(Finding(Level.ERROR, f"sink {name}", what, fix))
-        for view, (index, theirs) in others.items():
-            what = f"sink {name}, view {view}: index {index} is that of pipeline {theirs}, and two can't have one name"
-            fix = "give the sink an `index_prefix:` (or `index:`) that the other does not have, or rename the view"
+        for view, (index, theirs, fix) in others.items():
+            what = f"sink {name}, view {view}: index {index} was made by {theirs}, and two can't have one name"
             found.append(Finding(Level.ERROR, f"sink {name}", what, fix))
     return Answer(INDICES, tuple(found))
 

@@ -69,7 +69,8 @@ class Changes:
         if self.restart:
             return [f"run must be started again for {', '.join(self.restart)}: until then it goes on with the old file"]
         said = [f"run takes up sink {sink}" for sink in self.added]
-        said += [f"run lets go of sink {sink}; what it holds stays" for sink in self.removed]
+        more = ", and no other goes on with it: call a sink that was only renamed as before" if self.added else ""
+        said += [f"run lets go of sink {sink}; what it holds stays{more}" for sink in self.removed]
         for sink, because in self.rebuilt.items():
             if sink not in told:
                 said.append(f"run builds the next generation of sink {sink}, because {', '.join(because[:5])}")

@@ -14,7 +14,7 @@ from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import no_copy, reason_of, translated
 from sinks.elasticsearch.lease import Lease, token_of
-from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, made_by, owner, told
+from sinks.elasticsearch.owners import in_words, is_of_other, is_owner, made_by, owner, told, way_out
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
 
 _log = logging.getLogger(__name__)
@@ -112,13 +112,14 @@ class Indices:
 
     def _check_owner(self, target: Target, name: str) -> None:
         """What another pipeline, sink or view made must not be written, or dropped, by both."""
-        theirs = made_by(self._client, name)
-        if not is_owner(self._owner(target), theirs):
+        ours, theirs = self._owner(target), made_by(self._client, name)
+        if not is_owner(ours, theirs):
             raise SinkRefused(
-                f"{self._settings.who}: index {name} exists, but was made by {theirs or 'someone else'}, "
+                f"{self._settings.who}: index {name} exists, but was made by {in_words(ours, theirs)}, "
                 f"not for view {target.view!r}",
-                # What another pipeline made is not to be deleted.
-                fix="give this sink another `index_prefix:` (or `index:`), or rename the view; delete that index only "
+                fix=way_out(ours, theirs)
+                if is_of_other(ours, theirs)
+                else "give this sink another `index_prefix:` (or `index:`), or rename the view; delete that index only "
                 "if nobody keeps it any more",
             )
 
@@ -169,14 +170,14 @@ class Indices:
             generations.promote(self._client, self._settings.who, target, old)
 
     def _refuse_readers_of_others(self, target: Target) -> None:
-        """Readers of another pipeline would see our documents from one moment to the next."""
+        """Readers of another pipeline, or another sink, would see our documents from one moment to the next."""
         for index in generations.seen(self._client, target):
             if is_of_other(self._owner(target), theirs := made_by(self._client, index)):
                 raise SinkRefused(
-                    f"{self._settings.who}: readers of {target.index} see {index}, which pipeline"
-                    f" {theirs[PIPELINE]!r} has made",
+                    f"{self._settings.who}: readers of {target.index} see {index}, which"
+                    f" {in_words(self._owner(target), theirs)} has made",
                     means="they see what they saw before; nothing was changed",
-                    fix="choose another `index:` or `index_prefix:`; or `headwater drop` the other pipeline first",
+                    fix="choose another `index:` or `index_prefix:`; or `headwater drop` what the other has made first",
                 )
 
     def living(self, target: Target) -> int | None:
@@ -185,8 +186,8 @@ class Indices:
             return max(generations.seen(self._client, target).values(), default=0) or None
 
     def there(self, target: Target) -> bool:
-        """Whether both of a generation's indices exist. Those that another pipeline made do not count:
-        where their readers look is no news of ours."""
+        """Whether both of a generation's indices exist. Those that another pipeline or sink made do not
+        count: where their readers look is no news of ours."""
         with translated(self._settings.who, "look-up of the index"):
             return all(self._is_there(target, name) for name in (target.concrete, target.fences))
 
@@ -206,19 +207,21 @@ class Indices:
         return int(found["_all"]["total"]["store"]["size_in_bytes"])
 
     def drop(self, target: Target) -> None:
-        """Remove one generation's indices, and their aliases with them; what another pipeline has made stays.
+        """Remove one generation's indices, and their aliases with them; what another pipeline or sink has made
+        stays: one that was refused for it has made nothing there, and must be droppable.
 
         An empty index in the place of a write alias goes too.
 
         Raises:
-            SinkUnavailable: transient. SinkRefused: an index of that name was made by another sink or view.
+            SinkUnavailable: transient. SinkRefused: an index of that name was made for another view.
         """
         with translated(self._settings.who, "drop"):
             for name in (target.concrete, target.fences, target.percolator):
                 if not self._client.indices.exists(index=name):
                     continue
-                if is_of_other(self._owner(target), made_by(self._client, name)):
-                    _log.warning("%s: index %s is another pipeline's, and stays", self._settings.who, name)
+                if is_of_other(self._owner(target), theirs := made_by(self._client, name)):
+                    who = in_words(self._owner(target), theirs)
+                    _log.warning("%s: index %s was made by %s, and stays", self._settings.who, name, who)
                     continue
                 self._check_owner(target, name)
                 self._client.indices.delete(index=name, ignore_unavailable=True)

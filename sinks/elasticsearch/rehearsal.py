@@ -16,7 +16,7 @@ from cdc.errors import SinkRefused
 from cdc.index_names import generation_of
 from sinks.elasticsearch import mapping
 from sinks.elasticsearch.client import connect, is_passing, reason_of, translated
-from sinks.elasticsearch.owners import PIPELINE, is_of_other, owner, told
+from sinks.elasticsearch.owners import in_words, is_of_other, owner, told, way_out
 from sinks.elasticsearch.settings import read_settings
 
 # A name that no index has, and a priority that no template has: else those that there are would come in between.
@@ -56,9 +56,9 @@ def refusals(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Views whose name an index of another pipeline has: view -> (that index, that pipeline). Any generation counts:
-    they share the alias that readers use. Empty where it can't be asked.
+def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str, str]]:
+    """Views whose name an index of another pipeline, or another sink, has: view -> (that index, who has made it, what
+    to do). Any generation counts: they share the alias that readers use. Empty where it can't be asked.
 
     Args:
         config: plain data, as ``sinks.configure.sink_config`` makes it.
@@ -77,12 +77,13 @@ def of_others(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         pass  # such a right is not needed for making an index
     finally:
         client.close()
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, str, str]] = {}
+    ours = owner(settings)
     by_name = {target.index: view for view, target in settings.targets.items()}
     for index, said in sorted(there.items()):
         theirs, (alias, _) = told(said["mappings"]), generation_of(index) or ("", 0)
-        if alias in by_name and is_of_other(owner(settings), theirs):
-            found.setdefault(by_name[alias], (index, theirs[PIPELINE]))
+        if alias in by_name and is_of_other(ours, theirs):
+            found.setdefault(by_name[alias], (index, in_words(ours, theirs), way_out(ours, theirs)))
     return found
 
 

@@ -13,6 +13,7 @@ import redis
 from cdc.errors import SinkRefused
 from cdc.keyspaces import CLAIMS, is_reserved
 from sinks.redis.client import Client
+from sinks.renamed import former
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +91,13 @@ class Claims:
     def refused(self, stem: str, found: tuple[str, str]) -> SinkRefused:
         """What is said of a claim in the way."""
         other, owner = found
+        pipeline, _, sink = owner.rpartition("/")
+        ours = pipeline == self.owner.rpartition("/")[0] and owner != self.owner
+        back = f"{former(sink)}; or " if pipeline and ours else ""
         return SinkRefused(
             f"{self._who}: the keys {stem}:… can be the same as {other}:…, which {owner} has claimed on this server",
             means="two sinks would overwrite and delete each other's documents; nothing was changed",
-            fix="give this sink another `key_prefix` or database; or, if that one is not used any more, "
+            fix=f"{back}give this sink another `key_prefix` or database; or, if that one is not used any more, "
             f"`headwater drop FILE --sink` with its file, or `redis-cli HDEL {CLAIMS} {other}`",
         )
 

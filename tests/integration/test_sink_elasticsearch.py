@@ -73,12 +73,12 @@ def test_an_index_of_another_pipeline_is_neither_written_nor_removed(subject: Su
     name = f"{subject.name}_g1"
     assert client.indices.get_mapping(index=name).body[name]["mappings"]["_meta"]["headwater"]["pipeline"] == "shop"
     copy = opened(subject, pipeline="copy")
-    with pytest.raises(SinkRefused, match="'pipeline': 'shop'"):
+    with pytest.raises(SinkRefused, match="was made by sink tested of pipeline shop"):
         copy.setup()
     copy.drop(VIEW)
     second = opened(subject, pipeline="copy", **target(subject, generation=2))
     second.setup()
-    with pytest.raises(SinkRefused, match=r"see .*_g1, which pipeline 'shop' has made"):
+    with pytest.raises(SinkRefused, match=r"see .*_g1, which sink tested of pipeline shop has made"):
         second.promote(VIEW, 1)
     second.drop(VIEW)
     assert client.count(index=subject.name).body["count"] == 3
@@ -132,8 +132,8 @@ def test_drop_removes_all_that_is_ours_and_nothing_else(subject: Subject, client
     sink.setup()
     sink.write(VIEW, [*items(3, 1), Item("9", 1, None)])
     client.indices.create(index=f"{subject.name}_g1x")
-    with pytest.raises(SinkRefused, match="tested"):
-        opened(subject, name="other").drop(VIEW)
+    opened(subject, name="other").drop(VIEW)  # refused at its setup, it has nothing there, and can be dropped
+    assert len(held(sink)) == 3
     sink.drop(VIEW)
     left = client.indices.get(index=f"{subject.name}*", expand_wildcards="all").body
     assert set(left) == {f"{subject.name}_g1x"}

@@ -203,7 +203,7 @@ class QueryStore:
             return int(self._client.count(index=self.index).body["count"])
 
     def drop(self) -> None:
-        """Remove the index, if it is there; what another pipeline has made stays.
+        """Remove the index, if it is there; what another pipeline or sink has made stays.
 
         Raises:
             SinkUnavailable: transient. SinkRefused: an index of that name is not ours.

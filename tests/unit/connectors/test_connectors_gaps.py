@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -20,7 +21,9 @@ from connectors.conditions import unfit
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
 from connectors.debezium import connector_config
+from connectors.drop import plan_drop
 from connectors.missed_deletes import ghost_event, standing
+from connectors.names import Names
 from connectors.renamed import refuse_renamed
 from connectors.resnapshot import Wish, chosen, moved
 from connectors.source_gaps import (
@@ -125,6 +128,17 @@ def test_another_database_of_the_cluster_is_refused() -> None:
     with pytest.raises(SourceChanged, match="pipeline p captures database x already, and the file names y") as error:
         refuse_other_database("p", "y", {"database.dbname": "x"}, SLOT)
     assert "another `name`" in error.value.fix
+
+
+def test_to_drop_what_another_database_has_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said "correct source.slot", and that was refused in turn: the connector has this slot."""
+    running = SimpleNamespace(config={"database.dbname": "before"})
+    monkeypatch.setattr("connectors.drop.read_connector", lambda *_: running)
+    monkeypatch.setattr("connectors.drop.read_slot", lambda *_: replace(SLOT, database="before"))
+    made = pipeline()
+    servers: Any = SimpleNamespace(pipeline=made, names=Names.of(made), connect=None, connector="c", source=None)
+    with pytest.raises(SourceChanged, match="captures database before already, and the file names flights"):
+        plan_drop(servers, topics=True)
 
 
 @pytest.mark.parametrize(

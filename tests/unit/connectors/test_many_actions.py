@@ -124,6 +124,7 @@ def test_a_drop_that_nobody_is_asked_about_names_all_that_it_removes(
         "console.cli.drop._forget_letters",
         "operations.freshness.note.forget_source_note",
         "operations.generations.targets.drop_sink_state",
+        "operations.recapture.forget_begun",
         "operations.run.source_watch.forget",
         "operations.state.folder.state_dir",
     ):

@@ -45,6 +45,7 @@ class World:
         done: what was done, in order.
         differing: sinks whose new generation does not equal Postgres.
         gap: what is wrong with the capture that is there.
+        refused: why what the file names may not be dropped.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,6 +54,7 @@ class World:
         self.now = Moment("7", 1, False, 100)
         self.done, self.differing = list[str](), set[str]()
         self.gap: Exception | None = None
+        self.refused: Exception | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -78,6 +80,13 @@ class World:
             raise self.gap
         return seen
 
+    def plan(self, _pipeline: Pipeline, *, topics: bool) -> list[Any]:
+        """What would be dropped, unless it is not this pipeline's."""
+        assert topics
+        if self.refused is not None:
+            raise self.refused
+        return []
+
     def note(self, **more: Any) -> None:
         """A recapture that was killed."""
         path = self.pipeline.engine.state_dir / Path("shop") / FILE
@@ -96,6 +105,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(place, "_moment", lambda _: made.now)
     monkeypatch.setattr(place, "_build", made.build)
     monkeypatch.setattr(place, "check_source", made.check)
+    monkeypatch.setattr(place, "plan_drop_pipeline", made.plan)
     monkeypatch.setattr(place, "drop", lambda *_, **__: made.done.append("drop"))
     monkeypatch.setattr(place, "apply", lambda *_: made.done.append("apply"))
     monkeypatch.setattr(place, "wait_snapshot", made.snapshot)
@@ -189,3 +199,39 @@ def test_a_sink_that_was_taken_out_of_the_file_keeps_nobody_from_the_end(world: 
     world.file.write_text("\n".join(line for line in world.file.read_text().split("\n") if "  other:" not in line))
     report = recapture(world.pipeline, world.file, lambda _line: None)
     assert report["equal"] and [one["sink"] for one in report["sinks"]] == ["cache"] and begun(world.pipeline) is None
+
+
+def test_what_may_not_be_dropped_is_refused_before_anything_is_changed(world: World) -> None:
+    """A file that named another database of the cluster had a generation removed before it was refused, and left a
+    note: the next one, of the right file, asked no question and dropped a healthy pipeline's slot and topics."""
+    register = register_of(world.pipeline, "cache")
+    register.move(register.create("asked for", own=True).number, "ready")
+    entries = register.entries()
+    world.refused = SourceChanged("pipeline shop captures database shop already")
+    told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
+    assert told.exception is world.refused, told.output
+    assert (register.entries(), world.done, begun(world.pipeline)) == (entries, [], None)
+
+
+def test_it_asks_as_long_as_the_old_capture_is_there(world: World) -> None:
+    world.note(system_identifier="7", timeline=1)
+    told = CliRunner().invoke(cli, ["recapture", str(world.file)])
+    assert told.exit_code == 1 and "every table is read again" in told.output and world.done == []
+    assert f"(database {world.pipeline.source.database}) has the system identifier 7" in told.output
+    world.note(system_identifier="7", timeline=1, dropped=True)
+    told = CliRunner().invoke(cli, ["recapture", str(world.file)])
+    assert told.exit_code == 0 and "going on with what was begun" in told.output and world.done == ALL[1:]
+
+
+@pytest.mark.parametrize(("words", "stays"), [((), False), (("--keep-sinks",), False), (("--dry-run",), True)])
+def test_what_was_begun_with_a_pipeline_that_is_dropped_does_not_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], stays: bool
+) -> None:
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("connectors.drop.drop", lambda *_, **__: [])
+    monkeypatch.setattr("operations.generations.targets.drop_sink_state", lambda *_: None)
+    monkeypatch.setattr("operations.freshness.note.forget_source_note", lambda _: None)
+    world.note(**CAPTURED)
+    told = CliRunner().invoke(cli, ["drop", str(world.file), "--topics", "--yes", *words])
+    assert told.exit_code == 0, told.output
+    assert (begun(world.pipeline) is not None) is stays

@@ -24,7 +24,6 @@ from sinks.elasticsearch.bulk import POISON_TRIES, PRESSURE, Line, chunks, encod
 from sinks.elasticsearch.client import RawSourceSerializer, is_passing, split_sources
 from sinks.elasticsearch.housekeeping import Housekeeping
 from sinks.elasticsearch.index import Indices
-from sinks.elasticsearch.rehearsal import of_others
 from sinks.elasticsearch.settings import Target, read_settings
 
 JSON = st.recursive(
@@ -365,32 +364,3 @@ def test_a_mapping_that_an_index_refuses_names_the_command_that_makes_another_on
     with pytest.raises(SinkRefused, match=r"mapper \[n\] cannot be changed") as caught:
         Indices(client, settings, cast(Any, None))._update_mapping(target, "i", {"dynamic": False, "properties": {}})
     assert f"`headwater rebuild FILE {settings.name} --auto`" in str(caught.value)
-
-
-# --- indices of other pipelines ---------------------------------------------------------------------------------------
-
-
-def _meta(pipeline: str, view: str) -> dict[str, Any]:
-    return {
-        "mappings": {"_meta": {"headwater": {"pipeline": pipeline, "view": view, "sink": "search", "generation": 2}}}
-    }
-
-
-def test_a_name_that_another_pipeline_has_is_told_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = {"user_g2": _meta("one", "user"), "post_g1": _meta("two", "post"), "user_x_g1": _meta("one", "user_x")}
-    indices = SimpleNamespace(get_mapping=lambda **_: SimpleNamespace(body=held))
-    client = SimpleNamespace(indices=indices, close=lambda: None)
-    monkeypatch.setattr("sinks.elasticsearch.rehearsal.connect", lambda settings: client)
-    targets = {name: Target(name, name, 1, {}) for name in ("user", "post")}
-    settings = SimpleNamespace(who="s", name="search", pipeline="two", targets=targets)
-    monkeypatch.setattr("sinks.elasticsearch.rehearsal.read_settings", lambda config: settings)
-    assert of_others({}) == {"user": ("user_g2", "one")}
-
-
-@pytest.mark.parametrize(("pipeline", "there"), [("one", False), ("two", True)])
-def test_indices_that_another_pipeline_has_made_are_not_there(pipeline: str, there: bool) -> None:
-    said = _meta(pipeline, "user")
-    indices = SimpleNamespace(exists=lambda index: True, get_mapping=lambda index: SimpleNamespace(body={index: said}))
-    settings = SimpleNamespace(who="s", name="search", pipeline="two")
-    made = Indices(cast("Any", SimpleNamespace(indices=indices)), cast("Any", settings), cast("Any", None))
-    assert made.there(Target("user", "user", 1, {})) is there

@@ -359,6 +359,9 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
 def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> TablePlace:
     """The table of a flow's one view, made if it is new, and claimed; arguments as ``start_warehouse``.
 
+    Looked at first: to make it ready is to claim it and to drop the columns that the view lacks, and one that is
+    refused may be somebody else's, or what readers see.
+
     Raises:
         StateError: it has gone, or it is filled already (terminal).
         SinkRefused: another generation's table stands in its place (terminal).
@@ -366,11 +369,12 @@ def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease:
     (view,) = flow.spec.views.values()
     place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
     lease.check()
-    if not flow.is_new and not place.there():
+    there = place.there()
+    if not flow.is_new and not there:
         flow.refuse_gone(view.name)
-    table = place.make(spark, view)
-    if flow.is_new and not spark.table(table).limit(1).isEmpty():
+    if flow.is_new and there and place.filled(spark):
         flow.refuse_filled(view.name)
+    place.make(spark, view)
     return place
 
 

@@ -195,6 +195,16 @@ class TablePlace:
         except SinkRefused:
             return False
 
+    def filled(self, spark: SparkSession) -> bool:
+        """Whether the generation's table, which is there, has rows; nothing is changed.
+
+        Raises:
+            as ``check``.
+        """
+        table = self.find()
+        self.check(spark, table)
+        return not spark.table(table).limit(1).isEmpty()
+
     def make(self, spark: SparkSession, view: View) -> str:
         """The table, which is created when the generation has none yet.
 

@@ -356,7 +356,7 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
     )
 
 
-def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> TablePlace:
+def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> TablePlace:
     """The table of a flow's one view, made if it is new, and claimed; arguments as ``start_warehouse``.
 
     Looked at first: to make it ready is to claim it and to drop the columns that the view lacks, and one that is
@@ -364,10 +364,10 @@ def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease:
 
     Raises:
         StateError: it has gone, or it is filled already (terminal).
-        SinkRefused: another generation's table stands in its place (terminal).
+        SinkRefused: another generation's table stands in its place, or another one's (terminal).
     """
     (view,) = flow.spec.views.values()
-    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
+    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token, owner)
     lease.check()
     there = place.there()
     if not flow.is_new and not there:
@@ -378,7 +378,7 @@ def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease:
     return place
 
 
-def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> CountedQuery:
+def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> CountedQuery:
     """Start a flow that keeps one view's table.
 
     Args:
@@ -387,8 +387,9 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         sink: the sink's part of the pipeline file.
         catalog: the catalogue's name inside Spark.
         lease: of the generation.
+        owner: ``<pipeline>/<sink>``, whose its table is.
     """
-    place = ready_place(spark, flow, sink, catalog, lease)
+    place = ready_place(spark, flow, sink, catalog, lease, owner)
     upkeep = Upkeep(policy_of(sink), flow.folder.parent)
     merger = Merger(place, flow.spec, flow.checkpoint, lease, upkeep, flow.reading.max_offsets)
     writer = changelog(spark, flow, turns=MERGING).writeStream.queryName(flow.title).foreachBatch(brief(merger))

@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Column, Table
-from cdc.errors import StateError
+from cdc.errors import SinkRefused, StateError
 from cdc.view import View
+from sinks.iceberg.catalogue import LEASE
+from sinks.iceberg.owners import GENERATION, MADE_BY
 from spark.disk.lease import Lease
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
@@ -22,7 +24,8 @@ from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-CATALOG = "hw_lake"
+CATALOG, OWNER = "hw_lake", "shop/lake"
+ROW = "INSERT INTO orders (id, _hw_version) VALUES (1, 8)"
 TABLE = Table("public", "orders", (Column("id", "int4", "int4", ordinal=1),), ("id",))
 
 
@@ -47,15 +50,18 @@ class Lake:
         found = self.spark.table(name)
         return dict(loaded(self.spark, name).properties()), found.columns, sorted(map(tuple, found.collect()))
 
-    def start(self, state: str) -> None:
-        """What a flow with a state folder of its own does before it reads."""
+    def start(self, state: str, owner: str = OWNER, *, new: bool = True) -> None:
+        """What a flow with a state folder of its own does before it reads; one that is not new goes on."""
         folder = self.folder / self.namespace / state
         lease = Lease(folder, "tested")
         lease.take()
         spec = FlowSpec("lake", {"orders": View.identity(TABLE)}, {"o": ("orders",)}, {"o": TABLE}, {}, {})
         flow = Flow("orders", spec, Reading("", {}, None), folder / "orders")
+        if not new:
+            flow.checkpoint.mkdir(parents=True, exist_ok=True)
+            (flow.checkpoint / "metadata").write_text("{}")
         try:
-            ready_place(self.spark, flow, self.sink, CATALOG, lease)
+            ready_place(self.spark, flow, self.sink, CATALOG, lease, owner)
         finally:
             lease.release()
 
@@ -85,3 +91,43 @@ def test_a_first_start_that_was_cut_goes_on_with_its_empty_table(where: tuple[Sp
     lake.start("first")
     lake.start("first")
     assert lake.seen()[1:] == (["id", "_hw_version"], [])
+
+
+@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_another_pipelines_table_is_not_claimed(where: tuple[SparkSession, Path], rows: int, new: bool) -> None:
+    """A copy of the file under another name took an empty one for its own, and fenced the pipeline that had made it."""
+    lake = Lake(*where, f"copied_{rows}_{new}")
+    lake.start("first")
+    if rows:
+        lake.sql(ROW)
+    before = lake.seen()
+    assert before[0][MADE_BY] == "shop/lake/orders"
+    with pytest.raises(SinkRefused, match=r"shop/lake/orders has made it, and not shop_test/lake/orders"):
+        lake.start("copy", "shop_test/lake", new=new)
+    assert lake.seen() == before
+    lake.start("first", new=False)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_another_tools_table_is_not_claimed(where: tuple[SparkSession, Path], rows: int) -> None:
+    """It counted as the first generation, and lost all columns that the view lacks."""
+    lake = Lake(*where, f"tool_{rows}")
+    lake.sql("CREATE TABLE orders (id int, total int) USING iceberg")
+    if rows:
+        lake.sql("INSERT INTO orders VALUES (1, 8)")
+    before = lake.seen()
+    for new in (True, False):
+        with pytest.raises(SinkRefused, match="another tool has made it"):
+            lake.start("ours", new=new)
+    assert lake.seen() == before
+
+
+def test_a_table_of_before_says_whose_it_is_once_its_flow_goes_on(where: tuple[SparkSession, Path]) -> None:
+    lake = Lake(*where, "before")
+    lake.start("first")
+    lake.sql(ROW)
+    lake.sql(f"ALTER TABLE orders UNSET TBLPROPERTIES ('{MADE_BY}')")
+    lake.start("first", new=False)
+    said, _, rows = lake.seen()
+    assert (said[MADE_BY], said[GENERATION], rows) == ("shop/lake/orders", "1", [(1, 8)]) and LEASE in said

@@ -20,6 +20,7 @@ from operations.rowstore import row_store_settings
 from operations.state.folder import followed_timelines, numbered_state_dir
 from operations.state.frozen import known_to, read_frozen
 from operations.state.pausing import refuse_paused
+from sinks.configure import owner_of
 from sinks.rowstore.settings import StoreSettings
 from spark.disk.made_of import as_defined, define, keep_definition, proposed
 from spark.disk.state import Generation, Identity
@@ -61,6 +62,11 @@ class Opened:
     def number(self) -> int:
         """Which generation it is."""
         return self.generation.number
+
+    @property
+    def owner(self) -> str:
+        """As whom it claims what is its own on a server."""
+        return owner_of(self.pipeline.name, self.sink)
 
     @property
     def about(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def sink_config(
         computed: view name -> field name -> Spark type of what Spark SQL computes.
         generation: which build of the sink.
         token: of the lease under which it writes; 0 for who only reads.
-        pipeline: the pipeline's name, under which a sink claims its keys or indices.
+        pipeline: the pipeline's name, under which a sink claims its keys, indices or tables.
 
     Raises:
         ConfigError: one index for several views.
@@ -49,11 +49,16 @@ def sink_config(
         whose = {"pipeline": pipeline} if pipeline else {}
         return _search(name, sink, views, computed, generation) | {"token": token, **whose}
     if isinstance(sink, RedisSink):
-        owner = f"{pipeline}/{name}" if pipeline else name
-        return _redis(name, sink, views, generation) | {"token": token, "owner": owner}
+        return _redis(name, sink, views, generation) | {"token": token, "owner": owner_of(pipeline, name)}
     if isinstance(sink, IcebergSink):
-        return _iceberg(name, sink) | {"targets": {view.name: _table(view, generation) for view in views}}
+        targets = {view.name: _table(view, generation) for view in views}
+        return _iceberg(name, sink) | {"targets": targets, "owner": owner_of(pipeline, name)}
     raise ConfigError(f"sink {name}: there is no kind {type(sink).__name__}")
+
+
+def owner_of(pipeline: str, name: str) -> str:
+    """As whom a sink claims keys and tables, which do not say by themselves whose they are."""
+    return f"{pipeline}/{name}" if pipeline else name
 
 
 def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence[str]) -> dict[str, Any]:

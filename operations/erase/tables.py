@@ -97,9 +97,9 @@ def _current(subject: Subject, catalog: Catalog, build: Build) -> Iterator[Held]
     part = build.opened.part
     for view in build.views:
         try:
-            table = iceberg.load_table(catalog, part, view.name, build.opened.number)
+            table = iceberg.load_table(catalog, part, view.name, build.opened.number, build.opened.owner)
         except SinkRefused:
-            continue  # it was never made
+            continue  # it was never made, or is another one's
         places = [(one.path, one.key) for one in places_of(view, subject.name)]
         yield _held(subject, build.opened.sink, build, view.name, table, places)
 

@@ -199,5 +199,5 @@ def _place(one: Held) -> str:
     """Where a generation's table is just now."""
     assert one.build is not None
     build = one.build.opened
-    namespace, table = find_table(build.part, catalog_name(one.sink), one.view, build.number)
+    namespace, table = find_table(build.part, catalog_name(one.sink), one.view, build.number, build.owner)
     return f"`{catalog_name(one.sink)}`.`{namespace}`.`{table}`"

@@ -178,28 +178,23 @@ def _max_offsets(pipeline: Pipeline, sink: Any) -> int | None:
 
 def start_warehouse_of(build: Opened) -> Start:
     """How a warehouse's flows are started."""
-    return partial(
-        start_warehouse,
-        sink=build.pipeline.sinks[build.sink],
-        catalog=catalog_name(build.sink),
-        lease=build.generation.lease,
-    )
+    return partial(start_warehouse, **_where(build))
 
 
 def table_of(build: Opened) -> Open:
     """How a warehouse's table of a joined view is opened."""
-    return partial(
-        JoinedTable,
-        sink=build.pipeline.sinks[build.sink],
-        catalog=catalog_name(build.sink),
-        lease=build.generation.lease,
-    )
+    return partial(JoinedTable, **_where(build))
+
+
+def _where(build: Opened) -> dict[str, Any]:
+    """Where a warehouse's tables are, and whose they are."""
+    catalog = catalog_name(build.sink)
+    return {"sink": build.part, "catalog": catalog, "lease": build.generation.lease, "owner": build.owner}
 
 
 def _in_table(build: Opened, keeps: Callable[..., Query], spark: SparkSession, flow: Flow) -> Query:
     """Start a flow with a state that keeps a warehouse's table."""
-    part, lease = build.pipeline.sinks[build.sink], build.generation.lease
-    return keeps(spark, flow, partial(StateTable, sink=part, catalog=catalog_name(build.sink), lease=lease))
+    return keeps(spark, flow, partial(StateTable, **_where(build)))
 
 
 def _ours(build: Opened, start: Start) -> Start:

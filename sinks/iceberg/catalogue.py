@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.iceberg import storage
 from sinks.iceberg.catalogues.kinds import catalogue_of
+from sinks.iceberg.owners import GENERATION, is_ours, maker, not_ours
 from sinks.iceberg.place import Place
 from sinks.iceberg.purging import purge
 
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+_log = logging.getLogger(__name__)
+
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# The table's property that says which generation it is.
-GENERATION = "headwater.generation"
-# And which holder of its lease has claimed it last. Spark shows stars for a property with "token" in its name.
+# The table's property that says which holder of its lease has claimed it last. Spark shows stars for a property with
+# "token" in its name.
 LEASE = "headwater.lease"
 # A swap that meets a commit is tried again; a commit takes longer than a swap.
 SWAP_TRIES = 50
@@ -129,7 +131,9 @@ def generation_of(table: Table) -> int:
     return int(table.properties.get(GENERATION, "1"))
 
 
-def load_table(catalog: Catalog, sink: Any, view: str, generation: int | None = None) -> Table:
+def load_table(
+    catalog: Catalog, sink: Any, view: str, generation: int | None = None, owner: str | None = None
+) -> Table:
     """A view's table at its newest snapshot.
 
     Args:
@@ -137,17 +141,20 @@ def load_table(catalog: Catalog, sink: Any, view: str, generation: int | None = 
         sink: as ``spark_properties``.
         view: the view's name.
         generation: which; the one that readers see if None.
+        owner: ``<pipeline>/<sink>``, whose it must be; None to read it, whoever has made it.
 
     Raises:
-        SinkRefused: there is no such table.
+        SinkRefused: there is no such table, or it is not theirs.
     """
     deadline = time.monotonic() + catalogue_of(Place.of(sink)).gap_seconds
     while True:
-        if (found := _look(catalog, sink, view, generation)) is not None:
+        if (found := _look(catalog, sink, view, generation, owner)) is not None:
             return found
         if generation is not None or time.monotonic() > deadline or not _set_aside(catalog, sink, view):
             break
         time.sleep(_LOOK_SECONDS)  # a promotion of these moments has the name away
+    if owner is not None and (other := _look(catalog, sink, view, generation)) is not None:
+        raise not_ours(".".join(other.name()[-2:]), other.properties, owner, view)
     which = "" if generation is None else f" of generation {generation}"
     raise SinkRefused(
         f"no table {sink.namespace}.{view}{which} in catalogue {catalog.name}",
@@ -156,7 +163,7 @@ def load_table(catalog: Catalog, sink: Any, view: str, generation: int | None = 
     )
 
 
-def _look(catalog: Catalog, sink: Any, view: str, generation: int | None) -> Table | None:
+def _look(catalog: Catalog, sink: Any, view: str, generation: int | None, owner: str | None = None) -> Table | None:
     from pyiceberg.exceptions import NoSuchTableError
 
     namespace, shown = table_name(sink, view)
@@ -166,7 +173,8 @@ def _look(catalog: Catalog, sink: Any, view: str, generation: int | None) -> Tab
             table = catalog.load_table((namespace, name))
         except NoSuchTableError:
             continue
-        if generation is None or generation_of(table) == generation:
+        ours = owner is None or is_ours(table.properties, owner, view)
+        if ours and generation in (None, generation_of(table)):
             return table
     return None
 
@@ -182,46 +190,48 @@ def _set_aside(catalog: Catalog, sink: Any, view: str) -> bool:
     return sum(name.startswith(f"{view}__g") for name in names) > 1
 
 
-def find_table(sink: Any, catalog: str, view: str, generation: int) -> tuple[str, str]:
+def find_table(sink: Any, catalog: str, view: str, generation: int, owner: str | None = None) -> tuple[str, str]:
     """(namespace, table) where a generation of a view is just now: under the view's name if readers see it, else under
-    its own. A promotion may swap them at any time; a commit that was begun on the other one fails then.
+    its own. A promotion may swap them at any time; a commit that was begun on the other one fails then. ``owner`` as of
+    ``load_table``.
 
     Raises:
         SinkRefused: there is none. SinkUnavailable: the catalogue does not open (transient).
     """
     with open_catalog(sink, catalog) as opened:
-        namespace, name = load_table(opened, sink, view, generation).name()[-2:]
+        namespace, name = load_table(opened, sink, view, generation, owner).name()[-2:]
         return namespace, name
 
 
-def living(sink: Any, catalog: str, view: str) -> int | None:
-    """The generation that readers see; None if there is no table.
+def living(sink: Any, catalog: str, view: str, owner: str | None = None) -> int | None:
+    """The generation that readers see; None if there is no table. ``owner`` as of ``load_table``.
 
     Raises:
         SinkUnavailable: the catalogue does not open (transient).
     """
     with open_catalog(sink, catalog) as opened:
         try:
-            return generation_of(load_table(opened, sink, view))
+            return generation_of(load_table(opened, sink, view, None, owner))
         except SinkRefused:
             return None
 
 
-def claimed(sink: Any, catalog: str, view: str, generation: int) -> int | None:
+def claimed(sink: Any, catalog: str, view: str, generation: int, owner: str | None = None) -> int | None:
     """The newest lease token that has claimed a generation's table; None if there is no table, or if none has.
+    ``owner`` as of ``load_table``.
 
     Raises:
         SinkUnavailable: the catalogue does not open (transient).
     """
     with open_catalog(sink, catalog) as opened:
         try:
-            token = load_table(opened, sink, view, generation).properties.get(LEASE)
+            token = load_table(opened, sink, view, generation, owner).properties.get(LEASE)
         except SinkRefused:
             return None
     return None if token is None else int(token)
 
 
-def promote_table(sink: Any, catalog: str, view: str, new: int, old: int) -> None:
+def promote_table(sink: Any, catalog: str, view: str, new: int, old: int, owner: str) -> None:
     """Make a generation the one that readers of the view's table see. Idempotent; back again is the same call.
 
     The catalogue swaps the two names: a SQL one in one transaction, so that every reader, of whatever kind, sees the
@@ -234,9 +244,11 @@ def promote_table(sink: Any, catalog: str, view: str, new: int, old: int) -> Non
         view: the view's name.
         new: what is to be seen.
         old: what is seen now (or ``new`` already).
+        owner: ``<pipeline>/<sink>``, whose both must be: readers of another's would see our rows from one moment to the
+            next.
 
     Raises:
-        SinkRefused: one of them is not there, or readers see a third.
+        SinkRefused: one of them is not there or not ours, or readers see a third.
         SinkUnavailable: the catalogue does not open, or writers commit without a pause (transient).
     """
     kind = catalogue_of(Place.of(sink))
@@ -244,9 +256,17 @@ def promote_table(sink: Any, catalog: str, view: str, new: int, old: int) -> Non
         for _ in range(SWAP_TRIES):
             # A view that the old generation did not have, or a promotion that was ended between two renames.
             if not opened.table_exists(table_name(sink, view)):
-                opened.rename_table(load_table(opened, sink, view, new).name()[-2:], table_name(sink, view))
+                built = load_table(opened, sink, view, new, owner)
+                opened.rename_table(built.name()[-2:], table_name(sink, view))
                 return
             seen = load_table(opened, sink, view)
+            if not is_ours(seen.properties, owner, view):
+                raise SinkRefused(
+                    f"readers of {sink.namespace}.{view} see a table that {maker(seen.properties)} has made",
+                    means="they see what they saw before; nothing was changed",
+                    fix="give the sink another `namespace:`; or `headwater drop` the other pipeline, or rename that "
+                    "table, before",
+                )
             if generation_of(seen) == new:
                 return
             if generation_of(seen) != old:
@@ -255,7 +275,7 @@ def promote_table(sink: Any, catalog: str, view: str, new: int, old: int) -> Non
                     means="someone else has promoted; nothing was changed",
                     fix="`headwater generations FILE` says what is known; then promote again",
                 )
-            if kind.swap(opened, seen, load_table(opened, sink, view, new), f"{view}__g{old}"):
+            if kind.swap(opened, seen, load_table(opened, sink, view, new, owner), f"{view}__g{old}"):
                 return
     raise SinkUnavailable(f"tables of {sink.namespace}.{view} are committed to all the time", fix="promote again")
 
@@ -273,18 +293,44 @@ def scan(
         yield from table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
 
 
+def of_others(sink: Any, catalog: str, views: Collection[str], owner: str) -> dict[str, str]:
+    """Views whose name a table has that is not theirs: view -> who has made it, in words. Changes nothing.
+
+    Args:
+        sink: as ``spark_properties``.
+        catalog: the catalogue's name, the same as inside Spark.
+        views: their names.
+        owner: ``<pipeline>/<sink>``.
+
+    Raises:
+        SinkUnavailable: the catalogue does not open (transient).
+    """
+    found: dict[str, str] = {}
+    if not catalogue_of(Place.of(sink)).begun(pyiceberg_properties(sink)):
+        return found
+    with open_catalog(sink, catalog) as opened:
+        for view in views:
+            table = _look(opened, sink, view, None)
+            if table is not None and not is_ours(table.properties, owner, view):
+                found[view] = maker(table.properties)
+    return found
+
+
 def count(sink: Any, catalog: str, view: str, generation: int | None = None) -> int:
     """Rows of a view's table, counted without reading data files where their statistics suffice."""
     with open_catalog(sink, catalog) as opened:
         return load_table(opened, sink, view, generation).scan().count()
 
 
-def drop_table(sink: Any, catalog: str, view: str, generation: int | None = None) -> None:
-    """Remove a view's table with its files; nothing happens when there is none."""
+def drop_table(sink: Any, catalog: str, view: str, generation: int, owner: str) -> None:
+    """Remove a generation's table with its files; nothing happens when there is none. What is not a table of the sink
+    ``owner`` (``<pipeline>/<sink>``) stays."""
     with open_catalog(sink, catalog) as opened:
-        try:
-            table = load_table(opened, sink, view, generation)
-        except SinkRefused:
+        table = _look(opened, sink, view, generation, owner)
+        if table is None:
+            if (other := _look(opened, sink, view, generation)) is not None:
+                name, theirs = ".".join(other.name()[-2:]), maker(other.properties)
+                _log.warning("table %s is not this sink's, for %s has made it, and stays", name, theirs)
             return
         with gone_is_deleted():
             purge(opened, table)

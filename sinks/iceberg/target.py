@@ -29,11 +29,12 @@ class IcebergTarget:
     Args:
         config: plain data from ``sinks.configure``: ``catalog``, those of a ``Place``, and for each of ``targets``
             its ``generation`` and its ``key``: [column, Postgres type] in the key's order, needed to look rows up;
-            ``documents`` says that its rows are compared as other sinks' documents.
+            ``documents`` says that its rows are compared as other sinks' documents. ``owner`` is ``<pipeline>/<sink>``:
+            tables of others are not there, and stay.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._catalog = str(config["catalog"])
+        self._catalog, self._owner = str(config["catalog"]), str(config.get("owner", ""))
         self._place = Place.of_config(config)
         self._targets: Mapping[str, Mapping[str, Any]] = config["targets"]
 
@@ -96,23 +97,23 @@ class IcebergTarget:
 
     def promote(self, target: str, old: int) -> None:
         """See the contract."""
-        catalogue.promote_table(self._place, self._catalog, target, self._number(target), old)
+        catalogue.promote_table(self._place, self._catalog, target, self._number(target), old, self._owner)
 
     def settle(self, target: str) -> None:
         """See the contract: nobody waits."""
 
     def living(self, target: str) -> int | None:
         """See the contract."""
-        return catalogue.living(self._place, self._catalog, target)
+        return catalogue.living(self._place, self._catalog, target, self._owner)
 
     def claimed(self, target: str) -> int | None:
         """See the contract."""
-        return catalogue.claimed(self._place, self._catalog, target, self._number(target))
+        return catalogue.claimed(self._place, self._catalog, target, self._number(target), self._owner)
 
     def there(self, target: str) -> bool:
         """See the contract."""
         try:
-            catalogue.find_table(self._place, self._catalog, target, self._number(target))
+            catalogue.find_table(self._place, self._catalog, target, self._number(target), self._owner)
         except SinkRefused:
             return False
         return True
@@ -133,7 +134,7 @@ class IcebergTarget:
 
     def drop(self, target: str) -> None:
         """See the contract."""
-        catalogue.drop_table(self._place, self._catalog, target, self._number(target))
+        catalogue.drop_table(self._place, self._catalog, target, self._number(target), self._owner)
 
     def close(self) -> None:
         """Nothing is kept open between two calls."""

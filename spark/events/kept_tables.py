@@ -144,18 +144,19 @@ class StateTable:
         sink: the sink's part of the pipeline file.
         catalog: the catalogue's name inside Spark.
         lease: of the generation.
+        owner: ``<pipeline>/<sink>``, whose the table is.
 
     Raises:
         StateError: the table has gone, or is filled already (terminal).
-        SinkRefused: another generation's table stands in its place (terminal).
+        SinkRefused: another generation's table stands in its place, or another one's (terminal).
     """
 
     turns = MERGING
 
-    def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> None:
+    def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> None:
         (view,) = flow.spec.views.values()
         assert isinstance(view, StatefulView)
-        place = ready_place(spark, flow, sink, catalog, lease)
+        place = ready_place(spark, flow, sink, catalog, lease, owner)
         upkeep = Upkeep(policy_of(sink), flow.folder.parent)
         self._merger = StateMerger(place, flow.spec, flow.checkpoint, lease, upkeep)
 

@@ -81,6 +81,32 @@ def void(flow: Flow) -> None:
         _save(flow, replace(state, server=""))
 
 
+def begun(flow: Flow) -> bool:
+    """Whether a flow has ever begun a fill, as far as its folder knows."""
+    return load(flow) is not None or (flow.folder / "phase.json").exists()
+
+
+def refuse_unknown(flow: Flow, sink: Filled) -> None:
+    """A flow that has begun no fill must be a new one, and find its target empty; nothing is changed.
+
+    Args:
+        flow: for which ``begun`` says no.
+        sink: its sink, whose target is there.
+
+    Raises:
+        StateError: it has run, and lost its state, or the target holds something (terminal).
+    """
+    if not flow.is_new:
+        raise StateError(
+            f"sink {flow.spec.sink}: {flow.folder}/phase.json is gone",
+            means="whether the target was complete is not known any more; nothing was written",
+            fix=rebuild_command(flow.spec.sink),
+        )
+    view = view_of(flow.spec).name
+    if next(iter(sink.scan(view)), None) is not None:
+        flow.refuse_filled(view)
+
+
 def prepare(flow: Flow, sink: Filled, store: RedisRowStore) -> None:
     """Begin a flow's fill, or see to it that it can go on; it is begun anew when rows or documents may have been lost
     meanwhile.
@@ -102,19 +128,11 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore) -> None:
         store.adopt(state.attempt)
         _save(flow, replace(state, server=server))
         return
-    view, interrupted = view_of(flow.spec).name, (flow.folder / "phase.json").exists()
-    if state is None and not interrupted:
-        if not flow.is_new:
-            raise StateError(
-                f"sink {flow.spec.sink}: {flow.folder}/phase.json is gone",
-                means="whether the target was complete is not known any more; nothing was written",
-                fix=rebuild_command(flow.spec.sink),
-            )
-        if next(iter(sink.scan(view)), None) is not None:
-            flow.refuse_filled(view)
+    if not begun(flow):
+        refuse_unknown(flow, sink)
     else:
         # Documents of rows that are gone meanwhile must not stay, and a part of the rows may be lost.
-        sink.empty(view)
+        sink.empty(view_of(flow.spec).name)
         sink.setup()
         shutil.rmtree(flow.checkpoint, ignore_errors=True)
         forget_applied(flow.folder)

@@ -11,7 +11,7 @@ from sinks.rowstore.contract import RowStore
 from spark.disk.checkpoint import committed_offsets
 from spark.flow import Flow
 from spark.join import health
-from spark.join.fill import load, prepare, void
+from spark.join.fill import begun, load, prepare, refuse_unknown, void
 from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
 from spark.join.tables import Open
@@ -45,6 +45,9 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
             if live:
                 flow.refuse_gone(view_of(flow.spec).name)
             void(flow)
+        elif table is not None and not begun(flow):
+            # Before it is made ready: that claims it and drops columns, and it may be somebody else's.
+            refuse_unknown(flow, table)
         sink.setup()
         if not live:
             prepare(flow, sink, store)

@@ -57,11 +57,12 @@ class JoinedTable:
         sink: the sink's part of the pipeline file.
         catalog: the catalogue's name inside Spark.
         lease: of the generation.
+        owner: ``<pipeline>/<sink>``, whose the table is.
     """
 
-    def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> None:
+    def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> None:
         self._flow, self._view, self._lease = flow, view_of(flow.spec), lease
-        self._place = TablePlace(sink, catalog, self._view.name, flow.spec.generation, lease.token)
+        self._place = TablePlace(sink, catalog, self._view.name, flow.spec.generation, lease.token, owner)
         self._store: RedisRowStore | None = None
         self._upkeep = Upkeep(policy_of(sink), flow.folder.parent)
         self._turn = threading.Lock()
@@ -82,7 +83,7 @@ class JoinedTable:
         """Make the table ready, and claim it for the lease's token.
 
         Raises:
-            SinkRefused: another generation's table stands in its place (terminal).
+            SinkRefused: another generation's table stands in its place, or another one's (terminal).
         """
         self._lease.check()
         self._place.make(self.session, self._view)

@@ -356,25 +356,29 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
     )
 
 
-def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> TablePlace:
+def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> TablePlace:
     """The table of a flow's one view, made if it is new, and claimed; arguments as ``start_warehouse``.
+
+    Looked at first: to make it ready is to claim it and to drop the columns that the view lacks, and one that is
+    refused may be somebody else's, or what readers see.
 
     Raises:
         StateError: it has gone, or it is filled already (terminal).
-        SinkRefused: another generation's table stands in its place (terminal).
+        SinkRefused: another generation's table stands in its place, or another one's (terminal).
     """
     (view,) = flow.spec.views.values()
-    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
+    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token, owner)
     lease.check()
-    if not flow.is_new and not place.there():
+    there = place.there()
+    if not flow.is_new and not there:
         flow.refuse_gone(view.name)
-    table = place.make(spark, view)
-    if flow.is_new and not spark.table(table).limit(1).isEmpty():
+    if flow.is_new and there and place.filled(spark):
         flow.refuse_filled(view.name)
+    place.make(spark, view)
     return place
 
 
-def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> CountedQuery:
+def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> CountedQuery:
     """Start a flow that keeps one view's table.
 
     Args:
@@ -383,8 +387,9 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         sink: the sink's part of the pipeline file.
         catalog: the catalogue's name inside Spark.
         lease: of the generation.
+        owner: ``<pipeline>/<sink>``, whose its table is.
     """
-    place = ready_place(spark, flow, sink, catalog, lease)
+    place = ready_place(spark, flow, sink, catalog, lease, owner)
     upkeep = Upkeep(policy_of(sink), flow.folder.parent)
     merger = Merger(place, flow.spec, flow.checkpoint, lease, upkeep, flow.reading.max_offsets)
     writer = changelog(spark, flow, turns=MERGING).writeStream.queryName(flow.title).foreachBatch(brief(merger))

@@ -19,11 +19,12 @@ from cdc.timed import TimedView
 from cdc.types import spark_type
 from cdc.view import View
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.owners import GENERATION, MADE_BY, is_ours, made_by, not_ours
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
 
-GENERATION, LEASE = iceberg.GENERATION, iceberg.LEASE
+LEASE = iceberg.LEASE
 
 
 def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -175,6 +176,7 @@ class TablePlace:
         view: the view's name.
         generation: which one.
         token: of the lease under which this process writes.
+        owner: ``<pipeline>/<sink>``, whose it is.
     """
 
     sink: Any
@@ -182,6 +184,7 @@ class TablePlace:
     view: str
     generation: int
     token: int
+    owner: str
 
     def find(self) -> str:
         """``catalog.namespace.table``, each part quoted; promotions change the name."""
@@ -195,15 +198,24 @@ class TablePlace:
         except SinkRefused:
             return False
 
+    def filled(self, spark: SparkSession) -> bool:
+        """Whether the generation's table, which is there, has rows; nothing is changed.
+
+        Raises:
+            as ``check``.
+        """
+        table = self.find()
+        self.check(spark, table)
+        return not spark.table(table).limit(1).isEmpty()
+
     def make(self, spark: SparkSession, view: View) -> str:
         """The table, which is created when the generation has none yet.
 
         Raises:
-            SinkRefused: another generation's table stands in its place (terminal).
+            SinkRefused: another generation's table stands in its place, or another one's (terminal).
         """
         try:
             table = self.find()
-            self.check(spark, table)
         except SinkRefused as error:
             namespace, name = iceberg.table_name(self.sink, self.view, self.generation)
             table = f"`{self.catalog}`.`{namespace}`.`{name}`"
@@ -213,8 +225,11 @@ class TablePlace:
                     means="nothing was written",
                     fix="`headwater generations FILE` shows which there are; `headwater rebuild` makes a new one",
                 ) from error
+        else:
+            self.check(spark, table)
         iceberg.check_files(self.sink)
-        properties = {GENERATION: str(self.generation), LEASE: str(self.token)}
+        whose = made_by(self.owner, self.view)
+        properties = {GENERATION: str(self.generation), LEASE: str(self.token), MADE_BY: whose}
         create_table(spark, table, view, properties, version=self.sink.format_version)
         return table
 
@@ -238,18 +253,21 @@ class TablePlace:
         return table
 
     def check(self, spark: SparkSession, table: str) -> None:
-        """Raise if the table is not this generation's, or if a later holder of the lease has claimed it.
+        """Raise if the table is another's, or not this generation's, or if a later holder of the lease has claimed it.
 
         The table is loaded anew here, and from here to the commit not again: if a promotion swaps the names meanwhile,
         the commit finds another table's metadata in its place, and fails. (A flow that starts again after a promotion
         would else see for ever what its name meant before.)
 
         Raises:
+            SinkRefused: another pipeline, sink or tool has made it (terminal).
             SinkUnavailable: a promotion has just given the name to another generation (transient).
             Fenced: somebody else has claimed it (terminal).
         """
         spark.catalog.refreshTable(table)
         found = loaded(spark, table).properties()
+        if not is_ours(found, self.owner, self.view):
+            raise not_ours(table, found, self.owner, self.view)
         if int(found.get(GENERATION) or 1) != self.generation:
             raise SinkUnavailable(f"table {table} was given to another generation just now")
         if int(found.get(LEASE) or 0) > self.token:

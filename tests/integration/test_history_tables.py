@@ -242,3 +242,16 @@ def test_a_history_whose_key_gets_another_type_begins_anew(
     assert spark.table(name.replace("_history", "_versions")).isEmpty()
     tables = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN hw_lake.anew_{killed}").collect()}
     assert tables == {"t_history", "t_history_by_id"}
+
+
+def test_another_databases_history_is_not_put_aside_by_who_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It had another name by then, and the pipeline that writes it was told that it is gone."""
+    theirs, ours = (HistoryPlace("hw_lake", "others", source, 1) for source in ("theirs", "ours"))
+    view = view_of(*COLUMNS)
+    theirs.make(spark, view, new=True)
+    text = view_of(Column("id", "text", "text", ordinal=1), COLUMNS[1])
+    spec = SimpleNamespace(sink="w", topics={"p.t": ("t",)}, views={"t": text})
+    history._put_aside(spark, cast(Flow, SimpleNamespace(folder=tmp_path, spec=spec)), ours)
+    with pytest.raises(SinkRefused, match="history of another database"):
+        ours.make(spark, text, new=True)
+    assert theirs.there(spark, view) and columns_there(spark, theirs.name(view))["id"] == "int"

@@ -20,6 +20,7 @@ from cdc.errors import QueryRefused, SinkRefused
 from deploy.local import artifacts
 from operations.query.duck import Duck, scan_of
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.owners import GENERATION
 from sinks.iceberg.storage import location
 from tests.support.source import SourceDatabase
 
@@ -118,10 +119,11 @@ def test_a_catalogue_in_postgres_opens_too(tmp_path: Path, source: SourceDatabas
     lake = SimpleNamespace(catalog_uri=uri, warehouse=str(tmp_path), namespace="flights")
     with iceberg.open_catalog(lake, CATALOG) as catalog:
         catalog.create_namespace("flights")
-        catalog.create_table("flights.t", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1, 2, 3]}))
+        schema, said = pa.schema([("id", pa.int64())]), {GENERATION: "1"}
+        catalog.create_table("flights.t", schema, properties=said).append(pa.table({"id": [1, 2, 3]}))
     assert iceberg.count(lake, CATALOG, "t") == 3
-    iceberg.drop_table(lake, CATALOG, "t")
-    iceberg.drop_table(lake, CATALOG, "t")
+    iceberg.drop_table(lake, CATALOG, "t", 1, "flights/lake")
+    iceberg.drop_table(lake, CATALOG, "t", 1, "flights/lake")
     with pytest.raises(SinkRefused):
         iceberg.count(lake, CATALOG, "t")
 

@@ -22,12 +22,13 @@ from cdc.errors import SinkRefused
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogues.sql import SqlCatalogue
+from sinks.iceberg.owners import GENERATION
 from tests.support.servers import servers
 from tests.support.source import source_database
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
 
-CATALOG = "hw_lake"
+CATALOG, OWNER = "hw_lake", "shop/lake"
 # A commit whose table has another name by now: its row leads elsewhere, or there is no such name.
 ASTRAY = (CommitFailedException, NoSuchTableError, ValueError)
 ASTRAY_WORDS = r"UUID|not exist|another process"
@@ -52,13 +53,13 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def lake(uri: str, folder: Path) -> Any:
-    """A warehouse with generation 1 as an earlier version made it, and generation 2 beside it."""
+    """A warehouse with two generations as an earlier version made them."""
     made = SimpleNamespace(catalog_uri=uri, warehouse=str(folder / "w"), namespace="shop")
     with iceberg.open_catalog(made, CATALOG) as catalog:
         catalog.create_namespace("shop")
-        catalog.create_table(iceberg.table_name(made, "order"), SCHEMA).append(rows("old"))
-        name, properties = iceberg.table_name(made, "order", 2), {iceberg.GENERATION: "2"}
-        catalog.create_table(name, SCHEMA, properties=properties).append(rows("new", "new"))
+        for number, told in ((1, rows("old")), (2, rows("new", "new"))):
+            properties = {GENERATION: str(number)}
+            catalog.create_table(iceberg.table_name(made, "order", number), SCHEMA, properties=properties).append(told)
     return made
 
 
@@ -77,20 +78,20 @@ def test_promotion_swaps_the_names_and_back(sink: Any) -> None:
     assert (seen(sink), iceberg.living(sink, CATALOG, "order")) == (["old"], 1)
     assert iceberg.find_table(sink, CATALOG, "order", 2) == ("shop", "order__g2")
     for _ in range(2):  # the second time there is nothing left to do
-        iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
         assert (seen(sink), iceberg.living(sink, CATALOG, "order")) == (["new", "new"], 2)
         assert (seen(sink, 1), seen(sink, 2)) == (["old"], ["new", "new"])
         assert iceberg.find_table(sink, CATALOG, "order", 1) == ("shop", "order__g1")
         assert iceberg.find_table(sink, CATALOG, "order", 2) == ("shop", "order")
         assert tables(sink) == {"order", "order__g1"}
     assert iceberg.count(sink, CATALOG, "order") == iceberg.count(sink, CATALOG, "order", 2) == 2
-    iceberg.promote_table(sink, CATALOG, "order", 1, 2)
+    iceberg.promote_table(sink, CATALOG, "order", 1, 2, OWNER)
     assert (seen(sink), seen(sink, 2)) == (["old"], ["new", "new"])
     assert tables(sink) == {"order", "order__g2"}
 
 
 def test_both_are_committed_to_after_a_swap(sink: Any) -> None:
-    iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+    iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
     for generation, name in ((1, "old"), (2, "new")):
         with iceberg.open_catalog(sink, CATALOG) as catalog:
             iceberg.load_table(catalog, sink, "order", generation).append(rows(name))
@@ -105,35 +106,35 @@ def test_drop_leaves_no_folder_and_warns_of_no_file_that_upkeep_has_removed(
         folder = Path(table.location())
     [removed, *_] = sorted(folder.rglob("*.parquet"))
     removed.unlink()
-    iceberg.drop_table(sink, CATALOG, "order", 2)
+    iceberg.drop_table(sink, CATALOG, "order", 2, OWNER)
     assert not folder.exists() and not [one for one in caplog.records if one.name.startswith("pyiceberg")]
 
 
 def test_drop_removes_one_generation_wherever_it_is(sink: Any) -> None:
-    iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+    iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
     for _ in range(2):
-        iceberg.drop_table(sink, CATALOG, "order", 1)
+        iceberg.drop_table(sink, CATALOG, "order", 1, OWNER)
         assert (tables(sink), seen(sink)) == ({"order"}, ["new", "new"])
-    iceberg.drop_table(sink, CATALOG, "order", 2)
+    iceberg.drop_table(sink, CATALOG, "order", 2, OWNER)
     assert (tables(sink), iceberg.living(sink, CATALOG, "order")) == (set(), None)
 
 
 def test_what_can_not_be_promoted_is_refused_and_nothing_changes(sink: Any) -> None:
     with pytest.raises(SinkRefused, match="generation 3"):
-        iceberg.promote_table(sink, CATALOG, "order", 3, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 3, 1, OWNER)
     with pytest.raises(SinkRefused, match="see generation 1, not 2"):
-        iceberg.promote_table(sink, CATALOG, "order", 3, 2)
+        iceberg.promote_table(sink, CATALOG, "order", 3, 2, OWNER)
     with iceberg.open_catalog(sink, CATALOG) as catalog:
         catalog.create_table("shop.order__g1", SCHEMA)
     with pytest.raises(SinkRefused, match="order__g1 already"):
-        iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
     assert (seen(sink), seen(sink, 2)) == (["old"], ["new", "new"])
 
 
 def test_a_commit_that_was_begun_before_the_swap_fails(sink: Any) -> None:
     with iceberg.open_catalog(sink, CATALOG) as catalog:
         before = [iceberg.load_table(catalog, sink, "order", generation).transaction() for generation in (1, 2)]
-        iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
         for transaction in before:
             transaction.append(rows("astray"))
             with pytest.raises(ASTRAY, match=ASTRAY_WORDS):
@@ -150,7 +151,7 @@ def test_a_swap_between_a_commits_look_and_its_write_makes_it_fail(sink: Any, ge
 
         def late(*arguments: Any, **named: Any) -> None:
             write(*arguments, **named)
-            iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+            iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
 
         catalog._write_metadata = late  # type: ignore[attr-defined, method-assign]
         with pytest.raises(ASTRAY, match=ASTRAY_WORDS):
@@ -169,7 +170,7 @@ def test_a_commit_between_a_swaps_look_and_its_write_is_not_lost(sink: Any, monk
         return real(*arguments)
 
     monkeypatch.setattr(SqlCatalogue, "swap", late)
-    iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+    iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
     assert done == [3]
     assert (sorted(seen(sink, 1)), sorted(seen(sink))) == (["old", "quick"], ["new", "new", "quick"])
 
@@ -207,7 +208,7 @@ def test_readers_see_one_generation_whole_while_writers_commit(sink: Any) -> Non
     try:
         for new, old in [(2, 1), (1, 2)] * 3:
             time.sleep(0.3)
-            iceberg.promote_table(sink, CATALOG, "order", new, old)
+            iceberg.promote_table(sink, CATALOG, "order", new, old, OWNER)
     finally:
         over.set()
         for thread in threads:
@@ -234,8 +235,9 @@ for key, value in iceberg.spark_properties(made).items():
 spark = builder.getOrCreate()
 columns = "(id bigint, made_by string) USING iceberg TBLPROPERTIES"
 spark.sql("CREATE NAMESPACE IF NOT EXISTS hw_lake.shop")
-spark.sql(f"CREATE TABLE hw_lake.shop.order {columns} ('format-version'='2')")
-spark.sql(f"CREATE TABLE hw_lake.shop.order__g2 {columns} ('format-version'='2', 'headwater.generation'='2')")
+for name, number in (("order", 1), ("order__g2", 2)):
+    said = f"'format-version'='2', 'headwater.generation'='{number}'"
+    spark.sql(f"CREATE TABLE hw_lake.shop.{name} {columns} ({said})")
 for name, text, count in (("order", "old", 3), ("order__g2", "new", 5)):
     spark.range(count).selectExpr("id", f"'{text}' made_by").writeTo(f"hw_lake.shop.{name}").append()
 def seen(name):
@@ -248,8 +250,9 @@ begun = {name: table.newDelete().deleteFromRowFilter(spark._jvm.org.apache.icebe
 said = {"before": seen("order")}
 # What a writer does: load, look at the property, then write by name; the swap comes in between.
 spark.catalog.refreshTable("hw_lake.shop.order")
-assert spark.sql("SHOW TBLPROPERTIES hw_lake.shop.order").where("key = 'headwater.generation'").isEmpty()
-iceberg.promote_table(made, "hw_lake", "order", 2, 1)
+[said_of] = spark.sql("SHOW TBLPROPERTIES hw_lake.shop.order").where("key = 'headwater.generation'").collect()
+assert said_of["value"] == "1"
+iceberg.promote_table(made, "hw_lake", "order", 2, 1, "shop/lake")
 spark.range(9).selectExpr("id", "'astray' made_by").createOrReplaceTempView("changes")
 merge = ("MERGE INTO hw_lake.shop.order t USING changes s ON t.id = s.id WHEN MATCHED THEN UPDATE SET made_by = "
          "s.made_by WHEN NOT MATCHED THEN INSERT *")
@@ -262,7 +265,7 @@ for name, write in (("merge", lambda: spark.sql(merge)),
         said[name] = str(error)
 # This session knows the name's table from before. A flow of the second generation that starts now must not believe it.
 spark.table("hw_lake.shop.order")
-place = TablePlace(made, "hw_lake", "order", 2, 0)
+place = TablePlace(made, "hw_lake", "order", 2, 0, "shop/lake")
 place.check(spark, place.find())
 said["after"], said["aside"] = seen("order"), seen("order__g1")
 for name, commit in begun.items():

@@ -21,11 +21,12 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTEr
 from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.owners import GENERATION
 from tests.support.lakes import CREDENTIAL, KEYS, TOKEN, free_port, rest_server, s3_server
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
 
-CATALOG = "hw_lake"
+CATALOG, OWNER = "hw_lake", "shop/lake"
 SCHEMA = pa.schema([("id", pa.int64()), ("made_by", pa.string())])
 ENVIRONMENT = (
     *KEYS,
@@ -66,9 +67,9 @@ def sink(request: pytest.FixtureRequest, servers: tuple[str, str], tmp_path: Pat
     )
     with iceberg.open_catalog(made, CATALOG) as catalog:
         catalog.create_namespace(made.namespace)
-        catalog.create_table(iceberg.table_name(made, "order"), SCHEMA).append(rows("old"))
-        name, properties = iceberg.table_name(made, "order", 2), {iceberg.GENERATION: "2"}
-        catalog.create_table(name, SCHEMA, properties=properties).append(rows("new", "new"))
+        for number, told in ((1, rows("old")), (2, rows("new", "new"))):
+            properties = {GENERATION: str(number)}
+            catalog.create_table(iceberg.table_name(made, "order", number), SCHEMA, properties=properties).append(told)
     return made
 
 
@@ -85,7 +86,7 @@ def rest(servers: tuple[str, str], tmp_path: Path, request: pytest.FixtureReques
     with iceberg.open_catalog(made, CATALOG) as catalog:
         catalog.create_namespace(made.namespace)
         for number, name in ((1, "old"), (2, "new")):
-            properties = {iceberg.GENERATION: str(number)}
+            properties = {GENERATION: str(number)}
             catalog.create_table(iceberg.table_name(made, "order", number), SCHEMA, properties=properties).append(
                 rows(name)
             )
@@ -110,13 +111,13 @@ def names(sink: Any) -> set[str]:
 def test_promoted_back_counted_and_dropped(sink: Any) -> None:
     assert (seen(sink), iceberg.living(sink, CATALOG, "order")) == (["old"], 1)
     for _ in range(2):  # the second time there is nothing left to do
-        iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
         assert (seen(sink), seen(sink, 1), iceberg.living(sink, CATALOG, "order")) == (["new"] * 2, ["old"], 2)
         assert names(sink) == {"order", "order__g1"}
-    iceberg.promote_table(sink, CATALOG, "order", 1, 2)
+    iceberg.promote_table(sink, CATALOG, "order", 1, 2, OWNER)
     assert (iceberg.count(sink, CATALOG, "order"), iceberg.count(sink, CATALOG, "order", 2)) == (1, 2)
     for _ in range(2):
-        iceberg.drop_table(sink, CATALOG, "order", 1)
+        iceberg.drop_table(sink, CATALOG, "order", 1, OWNER)
         assert names(sink) == {"order__g2"}
     with pytest.raises(SinkRefused, match="no table"):
         iceberg.count(sink, CATALOG, "order", 1)
@@ -126,16 +127,16 @@ def test_what_is_in_the_way_is_named_and_nothing_changes(sink: Any) -> None:
     with iceberg.open_catalog(sink, CATALOG) as catalog:
         catalog.create_table((sink.namespace, "order__g1"), SCHEMA)
     with pytest.raises(SinkRefused, match="order__g1 already"):
-        iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
     with pytest.raises(SinkRefused, match="see generation 1, not 2"):
-        iceberg.promote_table(sink, CATALOG, "order", 3, 2)
+        iceberg.promote_table(sink, CATALOG, "order", 3, 2, OWNER)
     assert (seen(sink), seen(sink, 2)) == (["old"], ["new"] * 2)
 
 
 def test_a_commit_that_was_begun_before_a_promotion_fails(sink: Any) -> None:
     with iceberg.open_catalog(sink, CATALOG) as catalog:
         begun = [iceberg.load_table(catalog, sink, "order", generation).transaction() for generation in (1, 2)]
-        iceberg.promote_table(sink, CATALOG, "order", 2, 1)
+        iceberg.promote_table(sink, CATALOG, "order", 2, 1, OWNER)
         for transaction in begun:
             transaction.append(rows("astray"))
             with pytest.raises(
@@ -164,10 +165,10 @@ def test_ended_between_two_renames_and_finished_by_either_promotion(
     with monkeypatch.context() as patch:
         patch.setattr(RestCatalog, "rename_table", kill_at_the_second)
         with pytest.raises(Killed):
-            iceberg.promote_table(rest, CATALOG, "order", 2, 1)
+            iceberg.promote_table(rest, CATALOG, "order", 2, 1, OWNER)
     assert names(rest) == {"order__g1", "order__g2"}
     assert (seen(rest, 1), seen(rest, 2)) == (["old"], ["new"]), "writers find both"
-    iceberg.promote_table(rest, CATALOG, "order", onward, 3 - onward)
+    iceberg.promote_table(rest, CATALOG, "order", onward, 3 - onward, OWNER)
     assert (seen(rest), iceberg.living(rest, CATALOG, "order")) == ([told], onward)
     assert names(rest) == {"order", f"order__g{3 - onward}"}
 
@@ -183,7 +184,7 @@ def test_a_second_rename_that_fails_leaves_readers_what_they_had(rest: Any, monk
 
     monkeypatch.setattr(RestCatalog, "rename_table", fail_once)
     with pytest.raises(CommitFailedException):
-        iceberg.promote_table(rest, CATALOG, "order", 2, 1)
+        iceberg.promote_table(rest, CATALOG, "order", 2, 1, OWNER)
     assert (len(done), seen(rest), seen(rest, 2)) == (3, ["old"], ["new"])
 
 
@@ -253,7 +254,7 @@ spark.sql(f"MERGE INTO {space}.plane t USING s ON t.id = s.id WHEN MATCHED AND s
           "WHEN MATCHED THEN UPDATE SET name = 'new'")
 table = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{space}.plane")
 begun = table.newDelete().deleteFromRowFilter(spark._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue())
-iceberg.promote_table(made, "hw_lake", "plane", 2, 1)
+iceberg.promote_table(made, "hw_lake", "plane", 2, 1, "shop/lake")
 try:
     begun.commit()
     said = "committed"

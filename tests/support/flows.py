@@ -58,7 +58,11 @@ def main(said: Mapping[str, Any]) -> dict[str, Any]:
         flow = flow_of(said, "warehouse", View.identity(TABLE), {})
         lease = Lease(folder / "g1", "tested")
         lease.take()
-        found = {"warehouse": _counted(start_warehouse(spark, flow, lake, CATALOG, lease), flow, said["records"])}
+        found = {
+            "warehouse": _counted(
+                start_warehouse(spark, flow, lake, CATALOG, lease, "test/warehouse"), flow, said["records"]
+            )
+        }
         spark.catalog.refreshTable(f"{CATALOG}.shop.item")
         found["warehouse"]["rows"] = sorted(row["id"] for row in spark.table(f"{CATALOG}.shop.item").collect())
         whole = View.identity(TABLE)

@@ -125,7 +125,7 @@ def place_of(flow: Flow, folder: Path) -> Open:
         return documents_of
     lease = Lease(folder / "g1", "tested")
     lease.take()
-    return lambda spark, flow: CrashingTable(spark, flow, lake_of(folder), CATALOG, lease)
+    return lambda spark, flow: CrashingTable(spark, flow, lake_of(folder), CATALOG, lease, "test/cache")
 
 
 class CrashingTable(StateTable):

@@ -161,7 +161,9 @@ def main(said: Mapping[str, Any]) -> dict[str, Any]:
         begin(log)
         found = {}
         for number, name in enumerate(("kids", "counted")):
-            start = partial(start_joined, tabled=partial(Crashing, sink=lake, catalog=CATALOG, lease=lease))
+            start = partial(
+                start_joined, tabled=partial(Crashing, sink=lake, catalog=CATALOG, lease=lease, owner="test/lake")
+            )
             found[name] = followed(partial(start, spark), flow_of(said, name, lease.token), log, lake, number)
         return found
     finally:

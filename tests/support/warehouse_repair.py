@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
     jars = artifacts.spark_jars()[0].parent
     conf = catalog_settings(catalog, iceberg.spark_properties(part))
     spark = build_session("repair", master="local[2]", jars=jars, log=folder / "spark.log", conf=conf)
-    place = TablePlace(part, catalog, "t", 1, 0)
+    place = TablePlace(part, catalog, "t", 1, 0, "p/wh")
     name = place.make(spark, view)
     spark.createDataFrame(PLANTED, "id int, v string, _hw_version bigint").coalesce(1).writeTo(name).append()
     pipeline: Any = SimpleNamespace(name="p", sinks={"wh": part})

@@ -19,6 +19,7 @@ from operations.holding import TWICE, Holds
 from operations.records.newest import Newest, Record, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
+from sinks.iceberg.owners import GENERATION
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
 from spark.arrow import map_in_arrow
@@ -26,7 +27,7 @@ from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.record import batch_of
 from spark.warehouse.keyless import keyed_entries
 from spark.warehouse.merge import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
-from spark.warehouse.table import GENERATION, TablePlace
+from spark.warehouse.table import TablePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -152,6 +153,7 @@ def merge(work: Repair, parts: Sequence[DataFrame]) -> None:
         work.view.name,
         build.generation.number,
         build.token,
+        build.owner,
     )
     source = parts[0]
     for part in parts[1:]:

@@ -46,6 +46,10 @@ class Catalogue(Protocol):
         """
         ...
 
+    def begun(self, properties: dict[str, str]) -> bool:
+        """Whether there can be tables in it: opening one that is new makes what it needs. Changes nothing."""
+        ...
+
     def check(self, name: str, properties: dict[str, str]) -> None:
         """Look whether it answers and lets us in; changes nothing. Raises as ``open``."""
         ...

@@ -103,6 +103,10 @@ class RestCatalogue:
             raise
         return True
 
+    def begun(self, properties: dict[str, str]) -> bool:
+        """See ``kinds.Catalogue``: its server has made it."""
+        return True
+
     def check(self, name: str, properties: dict[str, str]) -> None:
         """See ``kinds.Catalogue``."""
         from pyiceberg.exceptions import NoSuchNamespaceError

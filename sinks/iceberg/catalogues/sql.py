@@ -111,6 +111,19 @@ class SqlCatalogue:
             ) from error
         return True
 
+    def begun(self, properties: dict[str, str]) -> bool:
+        """See ``kinds.Catalogue``. SQLite makes a file of each address that it is given."""
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import create_engine, inspect
+
+        if (file := self._file()) and not Path(file).exists():
+            return False
+        engine = create_engine(properties["uri"])
+        try:
+            return inspect(engine).has_table(IcebergTables.__tablename__)
+        finally:
+            engine.dispose()
+
     def check(self, name: str, properties: dict[str, str]) -> None:
         """See ``kinds.Catalogue``. pyiceberg would make its tables, so it is not asked."""
         from sqlalchemy import create_engine

@@ -129,13 +129,14 @@ class HistoryPlace:
 
         Such a column can't be put aside as others are: of all rows of before the key would be null, and who is current,
         and what a cut shows, is told by the key. Not of a history whose rows have other columns as their key: its topic
-        is about to be made anew (operations/run/history.py).
+        is about to be made anew (operations/run/history.py). Nor of another database's, which ``make`` refuses.
         """
         table = self.name(view)
         if not self.there(spark, view):
             return []
         found = properties_of(spark, table)
-        if found.get(TABLE) != view.table.qualified or json.loads(found.get(KEY, "[]")) != list(view.key):
+        ours = found.get(TABLE) == view.table.qualified and found.get(SOURCE) == self.source
+        if not ours or json.loads(found.get(KEY, "[]")) != list(view.key):
             return []
         return retyped_key(view.key, columns_there(spark, table), columns_of(view))
 

@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from sinks.iceberg.catalogue import drop_table, open_catalog
+from sinks.iceberg.owners import GENERATION
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["ann", "bob"]})
 
@@ -21,7 +22,7 @@ def lake(tmp_path: Path) -> Iterator[Any]:
     place = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="n")
     with open_catalog(place, "hw_lake") as opened:
         opened.create_namespace("n")
-        table = opened.create_table("n.v", ROWS.schema)
+        table = opened.create_table("n.v", ROWS.schema, properties={GENERATION: "1"})
         for _ in range(3):
             table.append(ROWS)
     yield place
@@ -49,10 +50,10 @@ def test_what_was_cut_is_ended_by_the_same_once_more(lake: Any, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(PyArrowFileIO, "delete", cut)
         try:
-            drop_table(lake, "hw_lake", "v")
+            drop_table(lake, "hw_lake", "v", 1, "shop/lake")
         except Cut:
             assert files(lake)
-    drop_table(lake, "hw_lake", "v")
+    drop_table(lake, "hw_lake", "v", 1, "shop/lake")
     assert [path for path in files(lake) if path.suffix != ".json"] == [], "the newest metadata has no row's values"
     with open_catalog(lake, "hw_lake") as opened:
         assert not opened.table_exists("n.v")
@@ -70,6 +71,6 @@ def test_each_manifest_is_read_once(lake: Any, monkeypatch: pytest.MonkeyPatch) 
         delete(io, some)
 
     monkeypatch.setattr(theirs, "delete_data_files", noted)
-    drop_table(lake, "hw_lake", "v")
+    drop_table(lake, "hw_lake", "v", 1, "shop/lake")
     assert len(seen) == len(set(seen)) == 3 and files(lake) == []
     assert not Path(lake.warehouse, "n", "v").exists()

@@ -17,9 +17,10 @@ from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import UNREADABLE, Held, Sink, Target
 from sinks.factory import open_sink, open_target
 from sinks.iceberg import catalogue
+from sinks.iceberg.owners import GENERATION, MADE_BY
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN, held_documents, held_rows
 
-CATALOG, VIEW = "hw_lake", "order"
+CATALOG, VIEW, OWNER = "hw_lake", "order", "shop/lake"
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), (VERSION_COLUMN, pa.int64())]
 )
@@ -45,16 +46,32 @@ def place(tmp_path: Path) -> dict[str, Any]:
     part = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="shop")
     with catalogue.open_catalog(part, CATALOG) as opened:
         opened.create_namespace("shop")
-        opened.create_table(catalogue.table_name(part, VIEW), SCHEMA).append(
-            rows((1, 8), (2, 16), (2, 24), (3, None), (None, 8))
-        )
-        properties = {catalogue.GENERATION: "2"}
-        opened.create_table(catalogue.table_name(part, VIEW, 2), SCHEMA, properties=properties).append(rows((9, 800)))
+        held = {1: rows((1, 8), (2, 16), (2, 24), (3, None), (None, 8)), 2: rows((9, 800))}
+        for number, found in held.items():
+            properties = {GENERATION: str(number), MADE_BY: f"{OWNER}/{VIEW}"}
+            name = catalogue.table_name(part, VIEW, number)
+            opened.create_table(name, SCHEMA, properties=properties).append(found)
     return {"type": "iceberg", "name": "lake", "catalog": CATALOG, **vars(part)}
 
 
-def target(place: dict[str, Any], generation: int = 1, key: Any = KEY) -> Target:
-    return open_target(place | {"targets": {VIEW: {"generation": generation, "key": key}}})
+def target(place: dict[str, Any], generation: int = 1, key: Any = KEY, owner: str = OWNER) -> Target:
+    return open_target(place | {"targets": {VIEW: {"generation": generation, "key": key}}, "owner": owner})
+
+
+def say(place: dict[str, Any], said: dict[str, str], *taken: str, name: str = VIEW) -> None:
+    """Change what a table says of itself: properties that it gets, and such as it loses."""
+    with (
+        catalogue.open_catalog(SimpleNamespace(**place), CATALOG) as opened,
+        opened.load_table(("shop", name)).transaction() as change,
+    ):
+        change.set_properties(said)
+        change.remove_properties(*taken)
+
+
+def there(place: dict[str, Any]) -> dict[str, int]:
+    """Table -> its rows."""
+    with catalogue.open_catalog(SimpleNamespace(**place), CATALOG) as opened:
+        return {name[-1]: opened.load_table(name).scan().count() for name in opened.list_tables("shop")}
 
 
 def test_versions_are_those_of_rows_that_are_there(place: dict[str, Any]) -> None:
@@ -141,6 +158,83 @@ def test_promoted_told_apart_and_dropped(place: dict[str, Any]) -> None:
     second.drop(VIEW)
     assert second.living(VIEW) is None
     second.close()
+
+
+# What a table in the way says of itself; the last one says nothing.
+OTHERS = {
+    "a pipeline": ({MADE_BY: "shop_test/lake/order"}, ()),
+    "a sink": ({MADE_BY: "shop/other/order"}, ()),
+    "a view": ({MADE_BY: "shop/lake/order__g2"}, ()),
+    "a tool": ({}, (MADE_BY, GENERATION)),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_table_of_others_is_not_there_and_stays(
+    place: dict[str, Any], caplog: pytest.LogCaptureFixture, other: str
+) -> None:
+    """A copy of a file under another name could not write, but its `drop` removed the first one's tables."""
+    said, taken = OTHERS[other]
+    say(place, {catalogue.LEASE: "7", **said}, *taken)
+    one = target(place)
+    assert not one.there(VIEW) and one.claimed(VIEW) is None and one.living(VIEW) is None
+    one.drop(VIEW)
+    assert there(place) == {"order": 5, "order__g2": 1}
+    assert "shop.order is not this sink's" in caplog.text and "stays" in caplog.text
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_readers_of_others_are_not_led_to_our_rows(place: dict[str, Any], other: str) -> None:
+    """And what others made is no generation to be promoted: neither is what stands where it would have been seen."""
+    said, taken = OTHERS[other]
+    say(place, said, *taken)
+    for number in (1, 2):
+        with pytest.raises(SinkRefused, match=r"readers of shop\.order see a table that .* has made"):
+            target(place, number).promote(VIEW, 1)
+    assert there(place) == {"order": 5, "order__g2": 1}
+    target(place, 2).drop(VIEW)
+    assert there(place) == {"order": 5}, "what is ours goes"
+
+
+def test_what_others_have_built_is_not_promoted(place: dict[str, Any]) -> None:
+    say(place, {MADE_BY: "shop_test/lake/order"}, name="order__g2")
+    for _ in range(2):
+        with pytest.raises(SinkRefused, match=r"order__g2 is there, but shop_test/lake/order has made it"):
+            target(place, 2).promote(VIEW, 1)
+        with catalogue.open_catalog(SimpleNamespace(**place), CATALOG) as opened:  # as in the middle of two renames
+            if opened.table_exists("shop.order"):
+                opened.rename_table("shop.order", "shop.order__g1")
+    assert there(place) == {"order__g1": 5, "order__g2": 1}
+    target(place, 1).promote(VIEW, 1)
+    assert there(place) == {"order": 5, "order__g2": 1}
+
+
+def test_ours_is_found_behind_another_one_of_its_number(place: dict[str, Any]) -> None:
+    """Readers' name was taken by another tool, whose table counts as the first generation."""
+    with catalogue.open_catalog(SimpleNamespace(**place), CATALOG) as opened:
+        opened.rename_table("shop.order", "shop.order__g1")
+        opened.create_table("shop.order", SCHEMA).append(rows((7, 8), (8, 8)))
+    assert target(place).there(VIEW)
+    target(place).drop(VIEW)
+    assert there(place) == {"order": 2, "order__g2": 1}
+
+
+def test_one_of_before_it_was_told_whose_they_are_is_ours(place: dict[str, Any]) -> None:
+    for name in ("order", "order__g2"):
+        say(place, {}, MADE_BY, name=name)
+    target(place, 2).promote(VIEW, 1)
+    target(place, 1).drop(VIEW)
+    assert there(place) == {"order": 1} and target(place, 2).living(VIEW) == 2
+
+
+def test_names_that_others_have_are_found_and_looking_makes_nothing(place: dict[str, Any], tmp_path: Path) -> None:
+    part = SimpleNamespace(**place)
+    assert catalogue.of_others(part, CATALOG, [VIEW, "none"], OWNER) == {}
+    assert catalogue.of_others(part, CATALOG, [VIEW, "none"], "shop_test/lake") == {VIEW: "shop/lake/order"}
+    say(place, {}, GENERATION, MADE_BY)
+    assert catalogue.of_others(part, CATALOG, [VIEW], OWNER) == {VIEW: "another tool"}
+    part.catalog_uri = str(tmp_path / "new" / "c.db")
+    assert catalogue.of_others(part, CATALOG, [VIEW], OWNER) == {} and not (tmp_path / "new").exists()
 
 
 def test_rows_of_what_is_made_of_events_are_documents_as_other_sinks_hold_them() -> None:

@@ -225,6 +225,16 @@ def test_a_new_flow_refuses_a_target_that_holds_something(flow: Flow) -> None:
         prepare(flow, Target("1"), Store())
 
 
+def test_a_table_with_rows_is_refused_before_it_is_made_ready(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was claimed, and had lost the columns that the view lacks, when it was refused."""
+    target = Target("1")
+    target.is_there = True
+    monkeypatch.setattr(start, "open_store", lambda *_: Store())
+    with pytest.raises(StateError, match="holds rows"):
+        start.start_joined(cast(Any, None), flow, lambda *_: cast(Any, target))
+    assert (target.calls, target.held) == ([], ["1"])
+
+
 def test_fault_37_a_row_store_restarted_during_a_fill_begins_it_anew(flow: Flow) -> None:
     target, store = Target(), Store()
     first = prepare(flow, target, store)

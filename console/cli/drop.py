@@ -49,7 +49,7 @@ def command(
     from console.cli.shared.show_action import Actions
     from operations.generations.targets import sink_state
     from operations.recapture import forget_begun
-    from operations.state.folder import state_dir
+    from operations.state.folder import chosen_sinks, state_dir
 
     pipeline = load(file)
     state_dir(pipeline)  # what a newer Headwater keeps there is left to it
@@ -70,9 +70,8 @@ def command(
         if (actions or state) and not yes:
             confirm("Remove all of this?")
         if not only:
-            forget_begun(
-                pipeline
-            )  # also where nothing else is left: else the next pipeline of that name goes on with it
+            # Also where nothing else is left: else the next pipeline of that name goes on with it.
+            forget_begun(pipeline)
         if actions or state:
             _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, said=not as_json)
     if as_json:

@@ -47,6 +47,7 @@ from connectors.source_gaps import (
     refuse_future,
     refuse_gap,
     refuse_other,
+    refuse_other_database,
     refuse_unfollowed,
     stored_lsn,
 )
@@ -98,6 +99,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         running = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
         if running is not None:
             refuse_renamed(pipeline, running.config)
+            refuse_other_database(pipeline.name, pipeline.source.database, running.config, slot)
             refuse_empty(slot, running.offset, captured)
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")

@@ -371,8 +371,9 @@ def refuse_other_database(name: str, database: str, config: Mapping[str, str], s
         f" {database}; its slot decodes {slot.database}",
         means="two pipelines have one name, or the file leads to another database: rows of both would stand in one log;"
         " nothing was changed",
-        fix="give one of them another `name`; or, if this pipeline has moved, `headwater drop` it with the file that"
-        " names the old database, then apply this one",
+        fix=f"give one of them another `name`; or, if this pipeline has moved, `headwater drop OLDFILE --topics"
+        f" --keep-sinks` with a copy of the file that has `source.database: {slot.database}`, then {BEGIN_AGAIN};"
+        " readers keep what they have meanwhile",
     )
 
 

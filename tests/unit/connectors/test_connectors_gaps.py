@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from connectors.drop import plan_drop
 from connectors.missed_deletes import ghost_event, standing
 from connectors.names import Names
 from connectors.renamed import refuse_renamed
-from connectors.resnapshot import Wish, chosen, moved
+from connectors.resnapshot import Wish, chosen, moved, resnapshot
 from connectors.source_gaps import (
     Remembered,
     refuse_forgotten,
@@ -128,6 +129,9 @@ def test_another_database_of_the_cluster_is_refused() -> None:
     with pytest.raises(SourceChanged, match="pipeline p captures database x already, and the file names y") as error:
         refuse_other_database("p", "y", {"database.dbname": "x"}, SLOT)
     assert "another `name`" in error.value.fix
+    # Without --keep-sinks readers saw nothing until all was filled again, and without --topics `apply` was refused.
+    for said in ("`source.database: x`", "drop OLDFILE --topics --keep-sinks` with", "then `headwater recapture FILE`"):
+        assert said in error.value.fix
 
 
 def test_to_drop_what_another_database_has_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +143,22 @@ def test_to_drop_what_another_database_has_is_refused_as_such(monkeypatch: pytes
     servers: Any = SimpleNamespace(pipeline=made, names=Names.of(made), connect=None, connector="c", source=None)
     with pytest.raises(SourceChanged, match="captures database before already, and the file names flights"):
         plan_drop(servers, topics=True)
+
+
+def test_rows_of_another_database_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy put in the database's place has our tables: the slot was made anew there, and its rows stood in the log
+    beside those of the other one; or it was asked for rows by a signal that nobody reads."""
+    made = pipeline()
+    running = SimpleNamespace(config={"database.dbname": "flights"}, offset={"lsn": 5})
+    servers: Any = SimpleNamespace(
+        pipeline=made, names=Names.of(made), setup=None, source=None, connect=None, connector="c"
+    )
+    monkeypatch.setattr("connectors.resnapshot.open_servers", lambda _: nullcontext(servers))
+    monkeypatch.setattr("connectors.resnapshot.read_captured", lambda *_: {"public.flights": None})
+    monkeypatch.setattr("connectors.resnapshot.read_slot", lambda *_: replace(SLOT, database="flights_old"))
+    monkeypatch.setattr("connectors.resnapshot.read_connector", lambda *_: running)
+    with pytest.raises(SourceChanged, match="its slot decodes flights_old"):
+        resnapshot(made, Wish(()))
 
 
 @pytest.mark.parametrize(

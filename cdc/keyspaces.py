@@ -31,3 +31,8 @@ def meet(first: str, second: str) -> bool:
 def is_reserved(stem: str) -> bool:
     """Whether a view of this stem would hold keys of Headwater's own."""
     return any(key.startswith(f"{stem}:") for key in (VERSIONS, CLAIMS, ROW_STORES))
+
+
+def owner_of(pipeline: str, name: str) -> str:
+    """As whom a sink claims keys and tables, which do not say by themselves whose they are. Pure."""
+    return f"{pipeline}/{name}" if pipeline else name

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceChanged, TopicRecreated
+from cdc.keyspaces import owner_of
 from cdc.log.topics import topic_ids
 from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
@@ -20,7 +21,6 @@ from operations.rowstore import row_store_settings
 from operations.state.folder import followed_timelines, numbered_state_dir
 from operations.state.frozen import known_to, read_frozen
 from operations.state.pausing import refuse_paused
-from sinks.configure import owner_of
 from sinks.rowstore.settings import StoreSettings
 from spark.disk.made_of import as_defined, define, keep_definition, proposed
 from spark.disk.state import Generation, Identity

@@ -10,6 +10,7 @@ from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
+from cdc.keyspaces import owner_of
 from cdc.pipeline import IcebergSink, OpenSearchSink, Pipeline, RedisSink, SearchSink
 from cdc.resolve.names import present
 from cdc.stateful import StatefulView
@@ -54,11 +55,6 @@ def sink_config(
         targets = {view.name: _table(view, generation) for view in views}
         return _iceberg(name, sink) | {"targets": targets, "owner": owner_of(pipeline, name)}
     raise ConfigError(f"sink {name}: there is no kind {type(sink).__name__}")
-
-
-def owner_of(pipeline: str, name: str) -> str:
-    """As whom a sink claims keys and tables, which do not say by themselves whose they are."""
-    return f"{pipeline}/{name}" if pipeline else name
 
 
 def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence[str]) -> dict[str, Any]:

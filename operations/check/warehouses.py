@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import ConfigError, HeadwaterError
+from cdc.keyspaces import owner_of
 from cdc.pipeline import Pipeline
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.generations.targets import views_of_file
 from operations.run.session import jars_of
 from operations.state.folder import register_of
-from sinks.configure import owner_of
 from sinks.iceberg import catalogue as iceberg
 from spark.machine.jars import require_s3
 

@@ -6,16 +6,15 @@ for ever.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from cdc.errors import DiskFull, HeadwaterError
 from cdc.wording import MEANS, TO_DO, worded
 from spark.disk.files import disk_full
+from spark.disk.temporary import places
 
 # A disk with less than this is full for what we write at once.
 ROOM = 2**20
@@ -81,12 +80,13 @@ def full_here(text: str) -> bool:
 
 def no_room(checkpoint: Path, text: str) -> str:
     """Which disk is full: the checkpoint's, or the one with Spark's temporary files; or neither, as far as is seen."""
-    temporary = Path(os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir())
-    full = [path for path in (checkpoint, temporary) if path.exists() and shutil.disk_usage(path).free < ROOM]
+    temporary = places()
+    full = [path for path in (checkpoint, *temporary) if path.exists() and shutil.disk_usage(path).free < ROOM]
     if full or DiskFull in kinds(text):
         return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
     # A warehouse's folder may lie on a third one, and a catalogue's database on another machine.
-    return f"a disk is full, and neither that of {checkpoint} nor that of {temporary} is ({explain(text)})"
+    looked = " nor that of ".join(map(str, (checkpoint, *temporary)))
+    return f"a disk is full, and neither that of {looked} is ({explain(text)})"
 
 
 def whole(error: Exception) -> str:

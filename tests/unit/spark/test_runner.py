@@ -20,7 +20,7 @@ from cdc.join.view import JoinedView
 from console.cli.shared.flow_bars import FlowBars
 from operations.status.caught_up import Goal
 from spark import failures, log_gaps, runner
-from spark.disk import files
+from spark.disk import files, temporary
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import signature
 from spark.disk.state import UNREAD
@@ -398,6 +398,7 @@ def test_a_server_whose_disk_is_full_is_told_as_what_it_says(case: Case, kind: t
 
 def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(temporary, "_OWN", {})  # no session of this process's
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "temporary"))
     free = {tmp_path: 2**40, tmp_path / "temporary": 0}
     monkeypatch.setattr(failures.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))

@@ -24,7 +24,7 @@ from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
 from connectors.names import Names
-from connectors.postgres import Connection, connect
+from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.renamed import refuse_renamed
 from connectors.rest import ConnectClient
 
@@ -119,10 +119,11 @@ def _check(
     runner = remembered.runner if remembered else str(uuid.uuid4())
     name, names = pipeline.source.slot, Names.of(pipeline)
     # In this order: what the slot has confirmed was stored before, and what is stored was written before.
-    slot = read_slot(connection, name)
-    known, offset = _stored_offset(pipeline, missed=slot is None)
-    now = read_moment(connection)
-    witness = read_witness(connection, names, runner)
+    with within(connection, ANSWER_SECONDS):  # a frozen server would hide that another one has been promoted
+        slot = read_slot(connection, name)
+        known, offset = _stored_offset(pipeline, missed=slot is None)
+        now = read_moment(connection)
+        witness = read_witness(connection, names, runner)
     if remembered is not None and follow is not None and _promoted(now, remembered):
         follow(connection, pipeline, remembered, now, witness)
         since = (*remembered.followed, remembered.timeline)
@@ -132,7 +133,9 @@ def _check(
     refuse_forgotten(remembered, witness)
     refuse_shorter(pipeline, now, remembered, witness)
     refuse_future(now, offset)
-    refuse_unfollowed(noted_timeline(connection, names), now)
+    with within(connection, ANSWER_SECONDS):
+        followed = noted_timeline(connection, names)
+    refuse_unfollowed(followed, now)
     streamed = stored_lsn(offset) if known else remembered.offset_lsn if remembered else None
     if known and offset is not None:
         refuse_gap(name, slot, offset)
@@ -140,7 +143,8 @@ def _check(
         refuse_gap(name, slot, {"lsn": streamed})  # Connect is down, and need not be asked
     count = 0
     if witness is not None and not now.standby:
-        count = raise_witness(connection, names, runner)
+        with within(connection, ANSWER_SECONDS):
+            count = raise_witness(connection, names, runner)
     return Remembered(
         system_identifier=now.system_identifier,
         timeline=now.timeline,

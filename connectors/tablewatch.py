@@ -27,7 +27,7 @@ from connectors.database.history import read_moment
 from connectors.database.lost import note_whole
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
-from connectors.postgres import Connection, connect, explained, has_columns, has_table
+from connectors.postgres import ANSWER_SECONDS, Connection, connect, explained, has_columns, has_table, within
 
 RIGHTS = "SELECT has_table_privilege({0}, 'SELECT') AND has_table_privilege({0}, 'UPDATE')"
 # Between two notes that all tables are whole: so much more than was lost is refused to who asks for a cut.
@@ -59,7 +59,8 @@ class TableWatch:
         try:
             if self._connection is None:
                 self._connection = connect(self.pipeline.source)
-            self.changed = self._look(self._connection)
+            with within(self._connection, ANSWER_SECONDS):
+                self.changed = self._look(self._connection)
         except (SourceError, psycopg.Error):  # down: the sinks go on with what the log holds
             self.close()
         return self.changed

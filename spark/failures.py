@@ -6,16 +6,15 @@ for ever.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from cdc.errors import DiskFull, HeadwaterError
-from cdc.wording import MEANS, TO_DO
+from cdc.wording import MEANS, TO_DO, worded
 from spark.disk.files import disk_full
+from spark.disk.temporary import places
 
 # A disk with less than this is full for what we write at once.
 ROOM = 2**20
@@ -46,6 +45,18 @@ CALLING = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 # A checkpoint file, or one of Spark's temporary files, had no room.
 FULL = re.compile(rf"No space left on device|Disk quota exceeded|{re.escape(name_of(DiskFull))}")
 
+# How Iceberg refuses a commit that would be more than a minute older than one that is there: it stamps each with the
+# clock of whoever commits.
+_CLOCK = re.compile(
+    "Expected sorted (?:snapshot|previous metadata) log entries"
+    "|Invalid update timestamp [0-9]+: before (?:last|the latest) "
+)
+BEHIND = worded(
+    "this machine's clock is more than a minute behind the newest commit of the warehouse's table",
+    means="the warehouse takes no commit that seems older than what it holds; nothing was written, nothing is lost",
+    fix="set the clock right (NTP); else it goes on by itself once the clock has come past that commit",
+)
+
 
 def kinds(text: str) -> set[type[HeadwaterError]]:
     """Which errors of ours a text tells of."""
@@ -69,12 +80,13 @@ def full_here(text: str) -> bool:
 
 def no_room(checkpoint: Path, text: str) -> str:
     """Which disk is full: the checkpoint's, or the one with Spark's temporary files; or neither, as far as is seen."""
-    temporary = Path(os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir())
-    full = [path for path in (checkpoint, temporary) if path.exists() and shutil.disk_usage(path).free < ROOM]
+    temporary = places()
+    full = [path for path in (checkpoint, *temporary) if path.exists() and shutil.disk_usage(path).free < ROOM]
     if full or DiskFull in kinds(text):
         return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
     # A warehouse's folder may lie on a third one, and a catalogue's database on another machine.
-    return f"a disk is full, and neither that of {checkpoint} nor that of {temporary} is ({explain(text)})"
+    looked = " nor that of ".join(map(str, (checkpoint, *temporary)))
+    return f"a disk is full, and neither that of {looked} is ({explain(text)})"
 
 
 def whole(error: Exception) -> str:
@@ -84,9 +96,11 @@ def whole(error: Exception) -> str:
 
 
 def explain(text: str) -> str:
-    """The line of a long Spark error that says what happened: our own error if there is one, else the root cause."""
+    """What of a long Spark error says what happened: our own error if there is one, else the root cause."""
     if ours := words(text):
         return ours[-1].strip()
+    if _CLOCK.search(text):
+        return BEHIND
     causes = [
         line.strip().removeprefix(": ")
         for line in text.splitlines()

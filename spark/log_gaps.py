@@ -123,9 +123,10 @@ def unread_since(folder: Path) -> float | None:
 
 def _noted(folder: Path, batch: int) -> Unread | None:
     try:
-        return Unread.from_json((folder / UNREAD).read_text()).put_back(batch)
+        known = Unread.from_json((folder / UNREAD).read_text()).put_back(batch)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
+    return None if known is None else known.by(time.time())
 
 
 def _last_done(folder: Path, batch: int) -> float | None:
@@ -140,9 +141,10 @@ def write_unread(flow: Flow, unread: Unread) -> None:
 
 def _committed_at(folder: Path, batch: int) -> float | None:
     try:
-        return (folder / "checkpoint" / "commits" / str(batch)).stat().st_mtime
+        ended = (folder / "checkpoint" / "commits" / str(batch)).stat().st_mtime
     except FileNotFoundError:
         return None
+    return min(ended, time.time())  # under a clock that was ahead it ended in what is still to come
 
 
 def _fill_begun(folder: Path) -> float | None:
@@ -151,7 +153,7 @@ def _fill_begun(folder: Path) -> float | None:
         fill = json.loads((folder / "fill.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return float(fill.get("begun") or fill.get("at") or 0.0) or None
+    return min(float(fill.get("begun") or fill.get("at") or 0.0), time.time()) or None
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -180,7 +182,7 @@ class Vigil:
             look: the newest look at the log; None if there was none.
             filling: the flow fills its sink: then its beginning counts, the log's end as it was then is its goal.
         """
-        if not self.since or (look is not None and look.at > self._looked):
+        if not self.since or (look is not None and look.at != self._looked):  # the clock may have been put back
             self._update(look, filling)
         return bool(self.since) and time.time() - self.since > self.flow.reading.tombstone_seconds
 

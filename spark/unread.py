@@ -87,6 +87,14 @@ class Unread:
         marks = tuple(mark for mark in self.marks if mark.batch <= batch)
         return self if len(marks) == len(self.marks) else Unread(marks) if marks else None
 
+    def by(self, now: float) -> Unread:
+        """The same without moments after ``now`` (epoch seconds).
+
+        A clock that was ahead has written them. They are told of as now: nobody would be late before they have passed.
+        """
+        marks = tuple(mark._replace(since=min(mark.since, now)) for mark in self.marks)
+        return Unread(marks, tuple(look._replace(at=min(look.at, now)) for look in self.looks))
+
     def to_json(self) -> str:
         """For the disk."""
         return json.dumps({"marks": self.marks, "looks": self.looks})

@@ -114,6 +114,10 @@ class Keeper:
     # -- the source ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
+        # A clock that was put back: what is still to come would be no age, and no silence, until it has passed.
+        now = time.time()
+        self.since, self._source = min(self.since, now), self._source.by(now)
+        self._marks.forget_after(now)
         try:
             self._log = self._log or SourceLog(self.pipeline)
             self._bind(self._log)
@@ -151,7 +155,9 @@ class Keeper:
         )
 
     def _ask(self) -> None:
-        name = connector_name(self.pipeline)
+        name, now = connector_name(self.pipeline), time.time()  # not after it, as in `_look`
+        self._failure |= {"failed_at": min(self._failure["failed_at"], now)} if self._failure else {}
+        self._connector |= {"connect_answered_at": min(self._connector.get("connect_answered_at", 0.0), now)}
         try:
             status = self._connect.status(name)
             self._connector = connector_words(name, status) | {"connect_answered_at": time.time()}
@@ -251,7 +257,7 @@ def advance(note: FlowNote, before: FlowPlace | None, flow: FlowPlace, marks: Ma
         marks: moments of the source.
         now: epoch seconds.
     """
-    last = marks.last()
+    note, last = note.by(now), marks.last()
     behind = None if last is None else flow.left(last)
     anew = not flow.applied or (before is not None and _went_back(before, flow))
     floor = None if flow.void or anew else note.as_of

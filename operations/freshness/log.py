@@ -25,7 +25,7 @@ from connectors.database.slot import Slot, read_slot
 from connectors.database.write_tokens import Standing, beat, read_history, read_standing
 from connectors.ledger import LedgerEntry
 from connectors.names import Names
-from connectors.postgres import STATEMENT_SECONDS, Connection, connect, within
+from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.servers import open_servers
 from connectors.snapshot import unfinished
 
@@ -38,9 +38,6 @@ BEAT_SECONDS = 0.1
 SNAPSHOT_SECONDS = 2.0
 # Brokers that do not answer within this time hold everybody up who waits for anything else.
 KAFKA_SECONDS = 5.0
-# A Postgres that is frozen answers nothing and breaks nothing: whoever waits for it lets go after this, which is longer
-# than the server's own timeout of a statement.
-ANSWER_SECONDS = STATEMENT_SECONDS + 15.0
 
 
 @dataclass(frozen=True)

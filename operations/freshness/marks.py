@@ -66,12 +66,18 @@ class Marks:
 
     def note(self, at: float, lsn: int) -> None:
         """Note how far the source's log went: ``at`` was read before ``lsn`` was asked for."""
+        self.forget_after(at)
         newest = self._marks[-1] if self._marks else None
         if newest is not None and newest.lsn == lsn:
             # Nothing was written since: what has the earlier moment has this one.
             self._marks[-1] = replace(newest, at=at)
         elif newest is None or at - newest.at >= BETWEEN_SECONDS:
             self._marks.append(Mark(at, lsn))
+
+    def forget_after(self, now: float) -> None:
+        """Forget moments that are still to come: the clock was put back, and what is committed by then is not there."""
+        if self._marks and self._marks[-1].at > now:
+            self._marks = deque((mark for mark in self._marks if mark.at <= now), maxlen=KEPT)
 
     def wanting(self, confirmed_lsn: int) -> bool:
         """Whether a moment waits for the topics' ends, and the slot has come to it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,11 @@ class FlowNote:
     behind: int | None
     moved_at: float
     reason: str | None = None
+
+    def by(self, now: float) -> FlowNote:
+        """The same without moments after ``now``: a clock that was ahead has told of them."""
+        as_of = None if self.as_of is None or self.as_of > now else self.as_of
+        return replace(self, as_of=as_of, moved_at=min(self.moved_at, now))
 
 
 NOTHING = FlowNote(None, None, 0.0)
@@ -115,6 +120,12 @@ class SourceNote(SourceWords):
     slot_retained_bytes: int | None = None
     slot_safe_bytes: int | None = None
     row_store: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def by(self, now: float) -> SourceNote:
+        """The same without moments after ``now``, as ``FlowNote.by``."""
+        as_of = None if self.as_of is None or self.as_of > now else self.as_of
+        since, moved, answered = (min(one, now) for one in (self.since, self.moved_at, self.answered_at))
+        return replace(self, since=since, as_of=as_of, moved_at=moved, answered_at=answered)
 
 
 def write_sink_note(pipeline: Pipeline, sink: str, note: SinkNote) -> None:

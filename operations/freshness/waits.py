@@ -140,6 +140,7 @@ class Waits:
             # What `run` has noted is as true as what is seen here, and known from the first question on.
             note = read_sink_note(self.pipeline, sink) if seen.hold is None else None
             told = NOTHING if note is None else note.of(seen.generations, views)
+            told = told.by(time.time() + NOTE_SECONDS)  # another machine's clock may be ahead by a little
             if not urge and note is not None and _is_news(note, told, time.time()) and seen.well(views):
                 there = not told.behind and told.reason is None
                 return told.as_of, Reach(there, seen.generations, told.behind or 0, told.reason)
@@ -151,7 +152,9 @@ class Waits:
             if last is None:
                 return told.as_of, None
             newest = marks.newest(lambda entry: seen.reach(entry, views).there)
-            known = [at for at in (told.as_of, newest) if at is not None]
+            # What is still to come was noted before the clock was put back.
+            by = time.time() + NOTE_SECONDS
+            known = [at for at in (told.as_of, newest) if at is not None and at <= by]
             return max(known, default=None), seen.reach(last, views)
 
     @contextmanager
@@ -181,10 +184,10 @@ class Waits:
         Raises:
             TooManyWaits: as ``begin``.
         """
-        marks = self.marks
-        mark = marks.since(time.time() - seconds)
+        marks, now = self.marks, time.time()
+        mark = marks.since(now - seconds)
         wait = Wait(None, sinks, views, search)
-        if mark is not None:
+        if mark is not None and mark.at <= now:
             wait.lsn, wait.entry, wait.history = mark.lsn, mark.entry, marks.history
         return self.begin(wait)
 
@@ -277,4 +280,4 @@ class Waits:
 
 def _is_news(note: SinkNote, told: FlowNote, now: float) -> bool:
     """Whether `run` is at work on it, and knows all that is asked. Pure."""
-    return now - note.at <= NOTE_SECONDS and told.as_of is not None and told.behind is not None
+    return abs(now - note.at) <= NOTE_SECONDS and told.as_of is not None and told.behind is not None

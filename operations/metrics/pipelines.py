@@ -101,7 +101,7 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
         nodes: Values = [
             ({"pipeline": pipeline, "node": node}, one[key])
             for pipeline, report in reports.items()
-            if report.note is not None and report.at - report.note.at <= STALE_SECONDS
+            if report.note is not None and abs(report.at - report.note.at) <= STALE_SECONDS
             for node, one in report.note.row_store.items()
             if one[key]
         ]

@@ -11,7 +11,7 @@ import psycopg
 from cdc.errors import DiskFull, HeadwaterError, SlotLost, SourceError
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
-from connectors.postgres import Connection, connect
+from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.source_gaps import FIRST_AGAIN, READ_AGAIN
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
@@ -72,7 +72,8 @@ class WalWatch:
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = connect(self.pipeline.source)
-            return look(self._connection, self.pipeline.source.slot)
+            with within(self._connection, ANSWER_SECONDS):
+                return look(self._connection, self.pipeline.source.slot)
         except (SourceError, psycopg.Error):  # down: the sinks go on with what the log holds
             self.close()
             return None

@@ -15,7 +15,7 @@ from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from cdc.shapes import Shape
-from connectors.postgres import Connection, connect
+from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.tables.shapes import fingerprint, read_shapes
 
 # A migration is followed by its first rows within moments; the look is one query over an open connection.
@@ -78,22 +78,23 @@ class ShapeWatch:
     def _work(self) -> None:
         with suppress(SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
             try:
-                self._look()
+                if self._connection is None:
+                    self._connection = connect(self.pipeline.source)
+                with within(self._connection, ANSWER_SECONDS):
+                    self._look(self._connection)
             except BaseException:
                 self._print = ""
                 self._let_go()
                 raise
 
-    def _look(self) -> None:
-        if self._connection is None:
-            self._connection = connect(self.pipeline.source)
+    def _look(self, connection: Connection) -> None:
         began, tables = time.monotonic(), self.pipeline.source.tables
         asked, self._asked = self._asked, False
         # The print first: what changes after it is found the next time.
-        now = fingerprint(self._connection, tables)
+        now = fingerprint(connection, tables)
         if now == self._print and not asked:
             return
-        catalogue, shapes = read_shapes(self._connection, tables, absent=[])
+        catalogue, shapes = read_shapes(connection, tables, absent=[])
         with self._lock:
             self._newest = Look(catalogue, shapes, began)
         self._print = now

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from spark.disk.register import Register
     from spark.disk.state import Generation
 
-# A note is written each second; one that is older has nobody who writes it.
+# A note is written each second; one that is older has nobody who writes it, and so has one that is still to come: the
+# clock was put back.
 STALE_SECONDS = 15.0
 # A promotion moves names, and is over by then; of a cache with millions of keys it may take longer.
 CUT_SECONDS = 10.0
@@ -166,7 +167,7 @@ def source_facts(
     note: SourceNote | None, now: float, limit: float, live: Mapping[str, Any] | None = None
 ) -> SourceFacts:
     """From what `run` has noted, and what was just asked. Pure."""
-    watched = note is not None and now - note.at <= STALE_SECONDS
+    watched = note is not None and abs(now - note.at) <= STALE_SECONDS
     facts = SourceFacts(watched=watched, limit=limit)
     if note is not None and watched:
         facts = SourceFacts(
@@ -205,7 +206,7 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched:
     register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
     living = register.living()
     facts = replace(_sink_facts(pipeline, name, register.generation(living)), cut=_cut(register))
-    if note is not None and now - note.at <= STALE_SECONDS:
+    if note is not None and abs(now - note.at) <= STALE_SECONDS:
         facts = replace(facts, away=note.away, astray=note.astray)
     resumed = watched and resumed_lately(pipeline, name)
     if resumed and facts.state in _GONE:
@@ -291,7 +292,7 @@ def flow_reports(
         by the flow's name.
     """
     holder, told = generation.lease.holder(), {} if note is None else note.generations.get(generation.number, {})
-    watched = now - note.since if note is not None and now - note.at <= STALE_SECONDS else None
+    watched = now - note.since if note is not None and abs(now - note.at) <= STALE_SECONDS else None
     found = {}
     for name in generation.flows():
         status = FlowStatus.read(generation.flow_folder(name))
@@ -301,6 +302,7 @@ def flow_reports(
         if taken_over(status, holder):
             status = None
         one = told.get(name)
+        one = one and one.by(now + STALE_SECONDS)  # another machine's clock may be ahead by a little
         facts = _flow_facts(pipeline, generation.sink, name, _Seen(state, status, one, watched, now))
         as_of = one.as_of if one else None
         how_far = (as_of, facts.age, facts.behind, facts.still)

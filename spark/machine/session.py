@@ -22,6 +22,7 @@ from cdc.errors import ConfigError
 from cdc.java import for_spark
 from cdc.masking import looks_secret, mask_text
 from cdc.waits import waiting_for
+from spark.disk import temporary
 from spark.drain import DRAIN
 from spark.machine import class_archive, cluster, quiet
 from spark.machine.jars import BUILD_OWN_JAR, find_jars, of_another, told_of_another
@@ -80,13 +81,16 @@ def build_session(
     place = LOOPBACK if local else cluster.settings(master, python_archive, JAVA_OPTIONS)
     if found and not local:
         place = {"spark.jars": ",".join(map(str, found)), **place}
-    java = java_options or JAVA_OPTIONS + class_archive.java_options()
-    settings = session_settings(java, log, driver_memory, place, conf or {}, plain=jars is None)
+    own, where, environment = temporary.options(conf or {})
+    if not local:  # executors are told the same, and have machines of their own
+        where.pop(temporary.SETTING, None)
+    java = (java_options or JAVA_OPTIONS + class_archive.java_options()) + own
+    settings = session_settings(java, log, driver_memory, place, {**(conf or {}), **where}, plain=jars is None)
     # PySpark takes the executors' Python from here, and not from spark.pyspark.python.
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = settings["spark.pyspark.python"], sys.executable
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _launch({"spark.master": master, **settings}, quiet.output(log), found if local else [])
+    _launch({"spark.master": master, **settings}, quiet.output(log), found if local else [], environment)
     quiet.hush()
     if local and _loads(OWN_FILES):
         settings.setdefault(LOCAL_FILES, OWN_FILES)
@@ -155,7 +159,7 @@ def _forget_file_systems() -> None:
         gateway.jvm.org.apache.hadoop.fs.FileSystem.closeAll()
 
 
-def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> None:
+def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path], more: Mapping[str, str]) -> None:
     """Start the virtual machine, if it is not there, with what is no secret: all users may read its command line.
 
     Args:
@@ -163,6 +167,7 @@ def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> No
         said: gets what it says on its terminal.
         jars: come last in its class path. What Spark is told of as ``spark.jars`` it copies, and loads by a loader of
             its own, whose classes no archive holds (spark/machine/startup.py).
+        more: of its environment.
 
     Raises:
         ConfigError: there is no Java that Spark runs on, or it did not start.
@@ -170,7 +175,7 @@ def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> No
     if SparkContext._gateway is None:
         home = None if _IS_STARTED in os.environ else for_spark()
         before = os.environ.get(_AT_THE_END)
-        environment = {_AT_THE_END: os.pathsep.join([*map(str, jars), *([before] if before else [])])}
+        environment = {_AT_THE_END: os.pathsep.join([*map(str, jars), *([before] if before else [])]), **more}
         environment |= {"JAVA_HOME": str(home)} if home else {}
         quiet.keep(said)
         shown = SparkConf(loadDefaults=False)

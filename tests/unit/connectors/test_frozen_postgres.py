@@ -15,9 +15,12 @@ from pydantic import SecretStr
 
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Source, load
-from connectors import postgres
+from connectors import postgres, source_gaps, tablewatch
 from connectors.postgres import connect, within
 from operations.freshness import log
+from operations.run import wal_watch
+from operations.schema import watch
+from operations.schema.watch import ShapeWatch
 from tests.support.lone_cache import FILE
 
 READY = b"Z" + struct.pack("!i", 5) + b"I"
@@ -112,6 +115,34 @@ def test_who_looks_how_far_the_log_goes_lets_go_and_looks_again(
         assert len(frozen._lines) == 2, "the second time by a connection of its own"
     finally:
         source.close()
+
+
+def test_who_watches_the_source_lets_go_and_looks_again(
+    frozen: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was held for good, so that a standby that was promoted in place of a frozen server was never followed."""
+    frozen.answers = SETTINGS
+    for module in (tablewatch, wal_watch, watch, source_gaps):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.3)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        FILE.format(folder=tmp_path / "state").replace("port: 1,", f"port: {frozen.port}, sslmode: disable,")
+    )
+    pipeline, asked = load(path), 0
+    tables, wal, shapes = (
+        tablewatch.TableWatch(pipeline),
+        wal_watch.WalWatch(pipeline, lambda: None),
+        ShapeWatch(pipeline),
+    )
+    shapes.close()  # its thread; asked by hand
+    shapes._watching.join(5)
+    before = len(frozen._lines)
+    for look in (tables.look, wal.look, shapes._work, lambda: source_gaps.check_source(pipeline, None)):
+        for _ in range(2):
+            began, asked = time.monotonic(), asked + 1
+            assert not look()
+            assert time.monotonic() - began < 5
+    assert len(frozen._lines) - before == asked, "each time by a connection of its own"
 
 
 def test_an_answer_in_time_leaves_the_connection_as_it_is(frozen: Frozen) -> None:

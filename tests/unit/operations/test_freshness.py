@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +20,11 @@ from cdc.polling import poll
 from cdc.token import History, WriteToken, differs, parse_token
 from connectors.database.write_tokens import Standing
 from connectors.ledger import LedgerEntry
+from operations.freshness import waits as of_waits
 from operations.freshness.answers import STATES, worst
 from operations.freshness.log import Look, SourceLog
 from operations.freshness.marks import Marks
+from operations.freshness.note import FlowNote, SinkNote
 from operations.freshness.refresh import Refresher
 from operations.freshness.wait import Target, Wait, judge
 from operations.freshness.waits import Waits
@@ -97,7 +100,7 @@ def test_an_answer_is_the_worst_of_its_sinks() -> None:
     assert worst(list(STATES)) == "unknown"
 
 
-@given(st.lists(st.sampled_from(["commit", "look", "confirm", "bound", "apply"]), max_size=60))
+@given(st.lists(st.sampled_from(["commit", "look", "confirm", "bound", "apply", "back"]), max_size=60))
 def test_a_moment_is_never_said_to_be_reached_too_early(steps: list[str]) -> None:
     world = GrowingLog()
     for step in steps:
@@ -155,6 +158,37 @@ def test_how_old_a_sink_is_and_who_waits_for_it_go_by_one_history(monkeypatch: p
     assert waits.marks.history == OTHER
     monkeypatch.setattr(waits, "_awake", lambda: None)
     assert waits.fresh([], (), time.time() - 1_000.5, search=True).history == OTHER
+
+
+def test_moments_that_are_still_to_come_are_none_once_the_clock_was_put_back() -> None:
+    """None was noted before the clock had come past them again, and what had come by them was said to be 0 s old."""
+    made = Marks()
+    for at, lsn in ((1_000.0, 1), (30_000.0, 2), (30_001.0, 3)):
+        made.note(at, lsn)
+        made.confirm(LedgerEntry(lsn, {"t": {0: lsn}}))
+    made.note(1_100.0, 4)
+    assert (made.bound, made.wanting(4)) == (1_000.0, True)
+    made.confirm(LedgerEntry(4, {"t": {0: 4}}))
+    assert made.newest(lambda entry: entry.lsn <= 3) == 1_000.0
+    assert made.newest(lambda entry: entry.lsn <= 4) == 1_100.0
+
+
+def test_who_waits_for_an_age_is_not_answered_by_a_moment_that_is_still_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits = Waits(cast(Pipeline, SimpleNamespace(name="p")), cast(Any, None))
+    now = time.time()
+    waits.marks.seen(Look(HERE, Standing({}, 100, 100), now + 3_600))
+    waits.marks.confirm(LedgerEntry(100, {}))
+    monkeypatch.setattr(waits, "_awake", lambda: None)
+    assert waits.fresh([], (), 10.0, search=True).lsn is None, "it waits for what is committed now"
+    seen = SimpleNamespace(
+        hold=None, generations=[1], well=lambda _: True, reach=lambda *_: SimpleNamespace(there=True)
+    )
+    monkeypatch.setattr(waits, "_sight", lambda _: nullcontext(seen))
+    note = SinkNote(now + 3_600, now, {1: {"main": FlowNote(now + 3_600, 0, now)}})
+    monkeypatch.setattr(of_waits, "read_sink_note", lambda *_: note)
+    assert waits.as_of("s", urge=False)[0] is None
 
 
 # -- what was refused -------------------------------------------------------------------------------------------------

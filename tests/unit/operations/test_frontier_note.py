@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,7 @@ from operations.freshness.note import (
 from operations.freshness.place import FlowPlace
 from operations.freshness.source_words import connector_words
 from operations.state.folder import register_of
+from operations.status.facts import judged, source_facts
 from spark.disk.status import FlowStatus
 from tests.support.growing_log import GrowingLog
 from tests.support.lone_cache import FILE
@@ -69,7 +71,7 @@ class _World(GrowingLog):
         self.note, self.before = advance(self.note, self.before, now, self.marks, self.now), now
 
 
-STEPS = ["commit", "look", "confirm", "apply", "anew", "hold", "free", "restart"]
+STEPS = ["commit", "look", "confirm", "apply", "anew", "hold", "free", "restart", "back"]
 
 
 @settings(max_examples=500)
@@ -265,6 +267,41 @@ def test_when_connect_answered_last_is_told_while_it_does_not(
     note = read_source_note(pipeline)
     assert note is not None and note.connector == "unknown" and note.connector_error
     assert before <= note.connect_answered_at <= note.at
+
+
+def test_a_clock_that_was_put_back_makes_nothing_young(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For eight hours everything was 0 s old, and had been silent for less than nothing: a connector that was away, and
+    a slot that nobody read, raised no alarm."""
+    ahead = time.time() + 8 * 3_600
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper, "time", SimpleNamespace(time=lambda: ahead))
+        noting = Keeper(pipeline)
+        noting._marks = marks((1.0, 5), (ahead, 10))
+        noting._source = replace(noting._source, as_of=ahead, moved_at=ahead, answered_at=ahead)
+        patch.setattr(noting._connect, "status", lambda _name: Status("FAILED", ("FAILED",), "why"))
+        noting._ask()
+    noting._look()  # nothing listens where the file says
+    noting._ask()
+    noting._tell()
+    note = read_source_note(pipeline)
+    assert note is not None and (note.as_of, noting._marks.bound) == (None, 1.0)
+    assert max(note.since, noting.since, note.moved_at, note.answered_at, note.connect_answered_at) <= note.at
+    assert note.failed_at is not None and note.failed_at <= note.at
+    told = advance(FlowNote(ahead, 0, ahead), place(5), place(5), noting._marks, note.at)
+    assert (told.as_of, told.moved_at) == (1.0, note.at)
+
+
+def test_what_is_still_to_come_is_judged_as_what_nobody_writes(pipeline: Pipeline) -> None:
+    """`run` is dead, and the clock was put back since: nobody looks, and nothing is known to be 0 s old."""
+    now, ahead = time.time(), time.time() + 3_600
+    folder = register_of(pipeline, "cache").generation().flow_folder("main")
+    folder.mkdir(parents=True)
+    FlowStatus("cache/main", "running", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, ["t"], now).write(folder)
+    assert not source_facts(SourceNote(ahead, now, ahead), now, 30.0).watched
+    assert source_facts(SourceNote(now + 2, now, now), now, 30.0).watched, "of another machine whose clock is ahead"
+    write_sink_note(pipeline, "cache", SinkNote(ahead, now, {1: {"main": FlowNote(ahead, 0, ahead)}}))
+    found = judged(pipeline).sinks["cache"]
+    assert (found.as_of, found.age) == (None, None)
 
 
 @pytest.mark.parametrize("silent", [range(40, 60), range(60, 90), range(5, 99)])

@@ -20,7 +20,7 @@ from cdc.join.view import JoinedView
 from console.cli.shared.flow_bars import FlowBars
 from operations.status.caught_up import Goal
 from spark import failures, log_gaps, runner
-from spark.disk import files
+from spark.disk import files, temporary
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import signature
 from spark.disk.state import UNREAD
@@ -367,6 +367,26 @@ def test_a_disk_without_room_is_tried_again_and_named(
     assert named or f"a disk is full, and neither that of {case.flow.checkpoint} nor" in str(status.last_error)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[BUG] Expected sorted snapshot log entries.",
+        "[BUG] Expected sorted previous metadata log entries.",
+        "Invalid update timestamp 1764000000000: before last snapshot log entry at 1764000120000",
+        "Invalid update timestamp 1764000000000: before the latest metadata log entry timestamp 1764000120000",
+    ],
+)
+def test_a_clock_that_is_behind_the_warehouses_newest_commit_is_named(case: Case, text: str) -> None:
+    """It was told as a bug of Iceberg's, and nobody looked at the clock of the machine that `run` had been moved to."""
+    case.step()
+    case.queries[0].fails(
+        f"Job aborted\nCaused by: java.lang.IllegalArgumentException: {text}\n\tat org.apache.iceberg"
+    )
+    status = case.step()
+    assert (status.state, status.last_error) == ("retrying", failures.BEHIND)
+    assert "clock" in failures.BEHIND and "goes on by itself" in failures.BEHIND
+
+
 @pytest.mark.parametrize("kind", [SinkUnavailable, SinkRefused])
 def test_a_server_whose_disk_is_full_is_told_as_what_it_says(case: Case, kind: type[HeadwaterError]) -> None:
     case.step()
@@ -378,6 +398,7 @@ def test_a_server_whose_disk_is_full_is_told_as_what_it_says(case: Case, kind: t
 
 def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(temporary, "_OWN", {})  # no session of this process's
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "temporary"))
     free = {tmp_path: 2**40, tmp_path / "temporary": 0}
     monkeypatch.setattr(failures.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))

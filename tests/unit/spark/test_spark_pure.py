@@ -1,5 +1,8 @@
 """Small pure parts of the engine: options, statements, explanations, comparing, measurements."""
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import orjson
@@ -8,6 +11,7 @@ import pytest
 from benchmarks.results import Measurement, quantile, write
 from cdc.errors import ConfigError
 from cdc.log.ends import reached
+from spark.disk import temporary
 from spark.failures import explain
 from spark.machine.jars import find_jars
 from spark.reading.source import _options, java_client
@@ -38,6 +42,72 @@ def test_a_topic_that_is_read_is_not_made_by_reading_it() -> None:
 def test_an_unknown_mechanism_is_refused() -> None:
     with pytest.raises(ConfigError, match="GSSAPI"):
         java_client({"sasl.mechanism": "GSSAPI", "sasl.username": "u"})
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(temporary, "_OWN", {})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(temporary.atexit, "register", lambda *_: None)
+    monkeypatch.delenv(temporary.VARIABLE, raising=False)
+    return tmp_path
+
+
+def test_what_a_killed_process_leaves_of_sparks_files_is_removed_by_the_next(places: Path) -> None:
+    """Each kill -9 left hundreds of megabytes in /tmp for good."""
+    script = "import sys, time; from pathlib import Path; from spark.disk import temporary as t\n"
+    script += "print(t.own(Path(sys.argv[1])), flush=True); time.sleep(60)"
+    killed = subprocess.Popen([sys.executable, "-c", script, str(places)], stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    left = Path(killed.stdout.readline().strip())
+    assert left.name.startswith(f"headwater-spark-{killed.pid}-") and left.stat().st_mode & 0o77 == 0
+    (left / "blockmgr-1").mkdir()
+    others = [places / name for name in ("blockmgr-2", "spark-3", "headwater-spark")]
+    for one in others:
+        one.mkdir()
+    temporary.remove_left(places)
+    assert (left / "blockmgr-1").is_dir(), "it is at work"
+    killed.kill()
+    killed.communicate()
+    mine = temporary.own(places)
+    assert mine is not None and not left.exists() and all(one.is_dir() for one in others)
+    temporary.remove_left(places)
+    assert temporary.own(places) == mine and mine.is_dir()
+
+
+def test_what_cannot_be_removed_is_no_error(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (places / "headwater-spark-1-file").touch()
+    (places / "elsewhere").mkdir()
+    (places / "headwater-spark-1-link").symlink_to(places / "elsewhere")
+    (places / "headwater-spark-1-left").mkdir()
+    monkeypatch.setattr(temporary.os, "getuid", lambda: -1)
+    temporary.remove_left(places)
+    assert (places / "headwater-spark-1-left").is_dir(), "another user's"
+    assert (places / "headwater-spark-1-link").is_symlink() and (places / "elsewhere").is_dir()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: (places / "gone" / "x").mkdir())
+    assert temporary.options({}) == ("", {}, {})
+
+
+def test_sparks_files_lie_where_the_operator_says(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blank = places / "a b"
+    java, settings, environment = temporary.options({"spark.local.dir": f"{blank}, {places}/c"})
+    mine = temporary.own(places)
+    assert java == f' "-Djava.io.tmpdir={mine}"' and environment == {}
+    assert settings["spark.local.dir"] == f"{temporary.own(blank)},{temporary.own(places / 'c')}"
+    assert temporary.places() == [mine, temporary.own(blank), temporary.own(places / "c")]
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(blank))
+    _, settings, environment = temporary.options({"spark.local.dir": "/nowhere"})
+    assert environment == {"SPARK_LOCAL_DIRS": str(temporary.own(blank))} and "spark.local.dir" not in settings
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_sockets_of_pythons_workers_have_paths_that_the_kernel_takes(
+    places: Path, monkeypatch: pytest.MonkeyPatch, long: bool
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="p" * 30 if long else "p", dir="/tmp") as root:
+        monkeypatch.setattr(tempfile, "tempdir", root)
+        _, settings, _ = temporary.options({})
+    assert settings == ({temporary.SOCKETS: root} if long else {})
 
 
 def test_missing_jars_are_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,42 @@ def test_a_flow_that_an_earlier_version_has_run_is_as_old_as_its_newest_batch(wo
     world.start()
     world.sleep(8 * HOUR)
     assert "has not caught up for" not in world.refused and world.behind == 0
+
+
+@pytest.mark.parametrize("begun_anew", [False, True])
+def test_a_moment_of_a_clock_that_is_ahead_does_not_hide_a_missed_delete(world: World, begun_anew: bool) -> None:
+    """`since` was written as a month from now, and nothing was too late before that month was over."""
+    world.now += 30 * DAY
+    world.work()
+    world.now -= 30 * DAY
+    if begun_anew:
+        world.end()
+        world.start()
+    world.sleep(HOUR)
+    world.sink = False
+    world.write()
+    world.sleep(5 * DAY)
+    assert "has not caught up for" in (warning(world) or "")
+    world.sleep(3 * DAY)
+    assert "has not caught up for 7" in world.refused and world.missed == 0
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_batch_that_ended_under_a_clock_that_is_ahead_was_not_too_late(world: World, looked: bool) -> None:
+    """Its file is of next month: it would seem to have read on when it was too late."""
+    world.write()
+    world.now += 30 * DAY
+    assert world.process is not None
+    query: Any = world.process.running[0].query
+    query.work()  # the runner looks at the log afterwards, or not before the clock is right
+    if looked:
+        world.process.step()
+    world.now -= 30 * DAY
+    world.sleep(DAY)
+    world.end()
+    world.start()
+    world.sleep(DAY)
+    assert world.refused == "" and world.behind == 0
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -74,10 +74,10 @@ def test_only_the_virtual_machine_gets_it(
     jvms: Path, started: list[str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits, new = fake_jdk(jvms / "a", "17.0.15"), fake_jdk(jvms / "b", "25.0.3")
-    session._launch({}, tmp_path / "said", [])
+    session._launch({}, tmp_path / "said", [], {})
     assert "JAVA_HOME" not in os.environ
     monkeypatch.setenv("JAVA_HOME", str(new))
-    session._launch({}, tmp_path / "said", [])
+    session._launch({}, tmp_path / "said", [], {})
     assert started == [str(fits)] * 2
     assert os.environ["JAVA_HOME"] == str(new)
 
@@ -88,7 +88,7 @@ def test_without_one_no_virtual_machine_is_started_and_what_is_there_is_told(
     new = fake_jdk(jvms / "b", "25.0.3")
     monkeypatch.setenv("JAVA_HOME", str(new))
     with pytest.raises(ConfigError) as caught:
-        session._launch({}, tmp_path / "said", [])
+        session._launch({}, tmp_path / "said", [], {})
     assert f"Java 17 to 22, and there is none here (found: 25.0.3 in {new})" in str(caught.value)
     assert not started
 

@@ -172,13 +172,13 @@ def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> s
     for one in tables:
         name = history_name(one) if one.build is None else _place(one)
         files = bool(one.there.rows or one.there.hidden)
-        noted = f"{one.sink}: {one.name}"
-        killed = note.begin(TABLES, noted, {SINCE: f"{time.time():.3f}"})
+        noted, began = f"{one.sink}: {one.name}", time.time()
+        killed = note.begin(TABLES, noted, {SINCE: f"{began:.3f}"})
         try:
             forget_rows(spark, name, one.rows)
             done = rewrite(spark, name, one.there.tags, files=files)
             if killed is not None:
-                left = remove_left(spark, name, float(killed[SINCE] or 0))
+                left = remove_left(spark, name, float(killed[SINCE] or 0), began)
                 if left is None:
                     untold.add(one.name)
                 else:

@@ -7,6 +7,7 @@ So it does not matter whether a view shows whose data it holds. Called under the
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from spark.warehouse.upkeep.steps import others_in
 _ENDLESS = 1 << 50
 # Offsets that one statement names.
 PAGE = 1_000
+# A commit writes its manifests, and is made, or tried a few times more, within two seconds by Iceberg's defaults. Those
+# of a compaction of somebody else's that was at it when an erasure began are named by a snapshot after this.
+COMMIT_SECONDS = 10.0
 
 
 def rewrite(spark: SparkSession, table: str, moved: Collection[str], *, files: bool = True) -> str:
@@ -72,14 +76,18 @@ def forget_rows(spark: SparkSession, table: str, places: Mapping[int, Sequence[i
             spark.sql(f"DELETE FROM {table} WHERE {PARTITION} = {partition} AND {OFFSET} IN ({listed})")  # noqa: S608
 
 
-def remove_left(spark: SparkSession, table: str, before: float) -> int | None:
+def remove_left(spark: SparkSession, table: str, before: float, began: float) -> int | None:
     """Remove what a rewriting has left that was killed between its commit, behind which no snapshot names the old
     files, and their removal: files of nobody, written before it began. Iceberg's procedure keeps those of a day.
+
+    And manifests that it had written for a commit that it did not make: they have the least and greatest values of the
+    files that were to go.
 
     Args:
         spark: the session.
         table: as ``rewrite``.
         before: when that one began (epoch seconds); a file of somebody else's who is at work now is younger.
+        began: when this one did; of manifests only those are left that were written since.
 
     Returns:
         how many; None where another table has its files in the same folder: whose they are can't be told, and nothing
@@ -89,12 +97,15 @@ def remove_left(spark: SparkSession, table: str, before: float) -> int | None:
     if others_in(spark, opened):
         return None
     actions: Any = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
-    removal = actions.deleteOrphanFiles(opened).olderThan(int(before * 1000)).usePrefixListing(True)
-    found = removal.execute().orphanFileLocations().iterator()
+    time.sleep(max(0.0, began + COMMIT_SECONDS - time.time()))
+    manifests = str(opened.operations().metadataFileLocation("any")).removesuffix("/any")
     removed = 0
-    while found.hasNext():
-        found.next()
-        removed += 1
+    for folder, at in ((opened.location(), before), (manifests, began)):
+        removal = actions.deleteOrphanFiles(opened).location(folder).olderThan(int(at * 1000)).usePrefixListing(True)
+        found = removal.execute().orphanFileLocations().iterator()
+        while found.hasNext():
+            found.next()
+            removed += 1
     return removed
 
 

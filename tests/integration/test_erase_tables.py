@@ -55,7 +55,8 @@ def test_versions_of_a_row_leave_its_history(found: Any) -> None:
 
 def test_what_a_killed_rewriting_has_left_is_removed(found: Any) -> None:
     """Killed between the commit that expires snapshots and the removal of their files: no snapshot named them any more,
-    and the same erasure again found nothing."""
+    and the same erasure again found nothing. Or between a commit's manifests, which tell the least and greatest values
+    of files that were to go, and the commit."""
     left, after = found["history"]["left"], found["history"]["after"]
-    assert (left["removed"], left["there"]) == (1, ["being-written.parquet"])
+    assert (left["removed"], left["there"]) == (2, ["data/being-written.parquet", "metadata/younger-m0.avro"])
     assert left["look"] == after

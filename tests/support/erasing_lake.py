@@ -115,13 +115,15 @@ class Lake:
         return {"before": before, "after": after, "said": said, "known": known, "left": self.left(table)}
 
     def left(self, table: str) -> dict[str, Any]:
-        """What was left by one that was killed before it had removed the files, and what somebody is writing now."""
-        folder = self.folder / "w" / "shop" / "past" / "data"
-        began, names = time.time() - 60, ("left.parquet", "being-written.parquet")
-        for name, at in zip(names, (began - 60, began + 30), strict=True):
+        """What was left by one that was killed before it had removed the files, or made a commit whose manifests it had
+        written, and what somebody is writing now."""
+        folder, killed = self.folder / "w" / "shop" / "past", time.time() - 60
+        began = killed + 40
+        names = ("data/left.parquet", "data/being-written.parquet", "metadata/left-m0.avro", "metadata/younger-m0.avro")
+        for name, at in zip(names, (killed - 60, killed + 30, killed + 30, began + 10), strict=True):
             (folder / name).write_text(self.value)
             os.utime(folder / name, (at, at))
-        removed = remove_left(self.spark, table, began)
+        removed = remove_left(self.spark, table, killed, began)
         there = [name for name in names if (folder / name).exists()]
         for name in there:
             (folder / name).unlink()

@@ -101,7 +101,7 @@ def test_files_that_were_removed_are_not_left(killed: Any) -> None:
 def test_in_a_folder_of_two_tables_no_file_of_nobodys_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasing, "loaded", lambda *_: None)
     monkeypatch.setattr(erasing, "others_in", lambda *_: True)
-    assert erasing.remove_left(cast(Any, SimpleNamespace(_jvm=None)), "`c`.`n`.`past`", 5.0) is None
+    assert erasing.remove_left(cast(Any, SimpleNamespace(_jvm=None)), "`c`.`n`.`past`", 5.0, 6.0) is None
 
 
 class _Topic:

@@ -211,7 +211,7 @@ class Reads:
         for _ in range(_TRIES):
             prefix = self.prefix(where)
             try:
-                return list(self._page(where, prefix, suffixes))
+                return self._page(where, prefix, suffixes)
             except Moving:
                 continue
         raise Moving
@@ -239,10 +239,7 @@ class Reads:
         """
         prefix, size = self.prefix(where), PageSize(SCAN_COUNT)
         for suffixes in self._keys(prefix):
-            for part in parts(suffixes, size):
-                page = list(self._page(where, prefix, part))
-                size.read(len(held.document) for held in page)
-                yield from page
+            yield from self._paged(where, prefix, suffixes, size)
         if self.prefix(where) != prefix:
             raise Moving
 
@@ -258,7 +255,7 @@ class Reads:
         for suffixes in self._keys(prefix):
             for part in parts(suffixes, size):
                 newest: list[Any] = []
-                page = list(self._page(where, prefix, part, newest))
+                page = self._page(where, prefix, part, newest)
                 size.read(len(held.document) for held in page)
                 yield (newest[0] if newest else _no_changes(where)), page
         if self.prefix(where) != prefix:
@@ -272,7 +269,7 @@ class Reads:
             NoChanges: none are kept, or not any more.
         """
         newest: list[Any] = []
-        page = list(self._page(where, self.prefix(where), [names.encoded(key) for key in keys], newest))
+        page = self._page(where, self.prefix(where), [names.encoded(key) for key in keys], newest)
         return (newest[0] if newest else _no_changes(where)), {held.key: held for held in page}
 
     def sample(self, where: Names, count: int, seed: int) -> Iterator[Held]:
@@ -287,10 +284,7 @@ class Reads:
             for page in self._keys(prefix, first):
                 fresh = [suffix for suffix in dict.fromkeys(page) if suffix not in taken][: count - len(taken)]
                 taken.update(fresh)
-                for part in parts(fresh, size):
-                    found = list(self._page(where, prefix, part))
-                    size.read(len(held.document) for held in found)
-                    yield from found
+                yield from self._paged(where, prefix, fresh, size)
                 if len(taken) >= count:
                     return
 
@@ -312,11 +306,18 @@ class Reads:
         for page in _pages(self._client, names.pattern(prefix), count, first):
             yield [key[skip:] for key in page]
 
+    def _paged(self, where: Names, prefix: bytes, suffixes: Sequence[bytes], size: PageSize) -> Iterator[Held]:
+        """What is there under keys that were found together, of which so many are read at once as ``size`` says."""
+        for part in parts(suffixes, size):
+            page = self._page(where, prefix, part)
+            size.read(len(held.document) for held in page)
+            yield from page
+
     def _page(
         self, where: Names, prefix: bytes, suffixes: Sequence[bytes], newest: list[Any] | None = None
-    ) -> Iterator[Held]:
+    ) -> list[Held]:
         if not suffixes:
-            return
+            return []
         pipe = self._client.pipeline(transaction=not self._cluster)
         if not self._cluster:
             pipe.hmget(where.pointer, FIELDS)
@@ -330,9 +331,11 @@ class Reads:
             newest += [found[0] for found in raised(answers.pop())]
         if not self._cluster and _prefix(where, answers.pop(0)) != prefix:
             raise Moving
-        for suffix, document, version in zip(suffixes, answers[::2], answers[1::2], strict=True):
-            if document is not None:  # a version without a value is a fence
-                yield _held(names.id_of(suffix), document, version)
+        return [
+            _held(names.id_of(suffix), document, version)
+            for suffix, document, version in zip(suffixes, answers[::2], answers[1::2], strict=True)
+            if document is not None  # a version without a value is a fence
+        ]
 
 
 def _held(key: str, document: Any, version: Any) -> Held:

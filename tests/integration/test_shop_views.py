@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+pytestmark = pytest.mark.sampled(turn=1, of=2, each=True)
+
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
 
 

@@ -23,7 +23,10 @@ from spark.reading.expressions import PREFIX
 from tests.support.own_session import own_session
 from tests.support.timed import EVENTS, MATCHES, VIEWS
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.sampled(turn=0, of=2, each=True),
+]
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 # Of an event's key in the state: what Happenings.java writes before the number of events.
 _COUNT = slice(9, 13)

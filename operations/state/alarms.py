@@ -25,9 +25,9 @@ SOURCE = "source"
 _log = logging.getLogger(__name__)
 
 
-def subject_of(name: str) -> str:
-    """How a message names a sink, or the source."""
-    return name if name == SOURCE else f"sink {name}"
+def subject_of(sink: str) -> str:
+    """How a message names a sink: by another word than ``SOURCE`` whatever the sink is called."""
+    return f"sink {sink}"
 
 
 class Told:
@@ -72,10 +72,10 @@ def forget_alarms(pipeline: Pipeline, *, keep: Collection[str] = ()) -> None:
 
     Args:
         pipeline: the loaded file.
-        keep: sinks, and ``SOURCE``.
+        keep: subjects.
     """
     try:
-        kept = {_path(pipeline, subject_of(name)).name for name in keep}
+        kept = {_path(pipeline, subject).name for subject in keep}
         for path in (state_dir(pipeline) / pipeline.name).glob("alarm-*.json"):
             if path.name not in kept:
                 path.unlink(missing_ok=True)

@@ -68,34 +68,33 @@ class Alarms:
 
         Args:
             now: epoch seconds.
-            found: how each sink, and the source, is.
+            found: how each subject is: a sink, or the source.
 
         Returns:
             messages, as docs/operations.md shows them. A sink that is not there any more needs none.
         """
         said = []
-        for name, judgement in found.items():
-            if name not in self._seen and (since := self._before(subject_of(name))) is not None:
-                self._troubles[name] = _Trouble(since, told=True)
-            trouble = self._troubles.get(name)
+        for subject, judgement in found.items():
+            if subject not in self._seen and (since := self._before(subject)) is not None:
+                self._troubles[subject] = _Trouble(since, told=True)
+            trouble = self._troubles.get(subject)
             if judgement.judgement == "starting" and trouble is not None and trouble.told:
                 continue  # nobody knows yet whether that was the cure
             if not judgement.bad:
                 if trouble is not None and trouble.told:
-                    said.append(self._message("well", name, judgement, trouble.since, now))
-                self._troubles.pop(name, None)
+                    said.append(self._message("well", subject, judgement, trouble.since, now))
+                self._troubles.pop(subject, None)
                 continue
             if trouble is None:
-                trouble = self._troubles[name] = _Trouble(now)
+                trouble = self._troubles[subject] = _Trouble(now)
             if not trouble.told and now - trouble.since >= self.after_seconds:
                 trouble.told = True
-                said.append(self._message("alarm", name, judgement, trouble.since, now))
-        self._troubles = {name: one for name, one in self._troubles.items() if name in found}
+                said.append(self._message("alarm", subject, judgement, trouble.since, now))
+        self._troubles = {subject: one for subject, one in self._troubles.items() if subject in found}
         self._seen = frozenset(found)
         return said
 
-    def _message(self, event: str, name: str, judgement: Judgement, since: float, now: float) -> dict[str, Any]:
-        subject = subject_of(name)
+    def _message(self, event: str, subject: str, judgement: Judgement, since: float, now: float) -> dict[str, Any]:
         why = f": {judgement.cause}" if judgement.cause else ""
         todo = f" ({judgement.remedy})" if judgement.remedy else ""
         return {
@@ -164,12 +163,13 @@ class Alerting:
         sinks = frozenset(pipeline.sinks)
         if sinks != self._sinks:
             self._sinks = sinks
-            forget_alarms(pipeline, keep=() if self._told is None else {*sinks, SOURCE})
+            forget_alarms(pipeline, keep=() if self._told is None else {*map(subject_of, sinks), SOURCE})
 
     def _look(self, pipeline: Pipeline) -> dict[str, Judgement]:
         """Of this process's sinks; of the source too, if no other process with the first sink tells of it."""
         only = self.keeper.only
-        source, found = judged_apart(pipeline, only)
+        source, sinks = judged_apart(pipeline, only)
+        found = {subject_of(name): judgement for name, judgement in sinks.items()}
         if not only or next(iter(pipeline.sinks)) in only:
             found[SOURCE] = source
         return found

@@ -34,7 +34,7 @@ def test_it_is_told_once_after_a_while_and_once_when_it_is_well_again() -> None:
     for at in range(0, 200, 10):
         state = BAD if 20 <= at < 120 else WELL
         said += [
-            (at, one["event"], one["subject"]) for one in alarms.step(float(at), {"search": state, "source": WELL})
+            (at, one["event"], one["subject"]) for one in alarms.step(float(at), {"sink search": state, "source": WELL})
         ]
     assert said == [(80, "alarm", "sink search"), (120, "well", "sink search")]
 
@@ -42,7 +42,7 @@ def test_it_is_told_once_after_a_while_and_once_when_it_is_well_again() -> None:
 def test_what_passes_before_that_is_not_told() -> None:
     alarms = Alarms("shop", 60)
     states = [BAD, WELL, BAD, BAD, WELL, Judgement("filling", "x")]
-    assert not [one for at, state in enumerate(states) for one in alarms.step(at * 30.0, {"search": state})]
+    assert not [one for at, state in enumerate(states) for one in alarms.step(at * 30.0, {"sink search": state})]
 
 
 def test_another_kind_of_bad_is_the_same_trouble() -> None:
@@ -54,25 +54,27 @@ def test_another_kind_of_bad_is_the_same_trouble() -> None:
 
 def test_of_a_sink_that_is_gone_nothing_more_is_told() -> None:
     alarms = Alarms("shop", 0)
-    assert alarms.step(0.0, {"search": BAD})
-    assert not alarms.step(1.0, {}) and not alarms.step(2.0, {"search": WELL})
+    assert alarms.step(0.0, {"sink search": BAD})
+    assert not alarms.step(1.0, {}) and not alarms.step(2.0, {"sink search": WELL})
 
 
 def test_what_an_earlier_process_has_told_is_not_told_again_and_its_end_is() -> None:
     """`failed` is cured by a new `run` alone, and an incident that it had opened stayed open for ever."""
     alarms = Alarms("shop", 60, {"sink search": 5.0}.get)
-    assert not alarms.step(100.0, {"search": BAD, "other": WELL}) and not alarms.step(200.0, {"search": OTHER})
-    [said] = alarms.step(210.0, {"search": WELL})
+    assert not alarms.step(100.0, {"sink search": BAD, "sink other": WELL}) and not alarms.step(
+        200.0, {"sink search": OTHER}
+    )
+    [said] = alarms.step(210.0, {"sink search": WELL})
     assert (said["event"], said["subject"], said["since"], said["at"]) == ("well", "sink search", 5.0, 210.0)
-    assert not alarms.step(220.0, {"search": WELL})
-    assert not alarms.step(230.0, {"search": BAD}) and alarms.step(290.0, {"search": BAD})  # a new one
+    assert not alarms.step(220.0, {"sink search": WELL})
+    assert not alarms.step(230.0, {"sink search": BAD}) and alarms.step(290.0, {"sink search": BAD})  # a new one
 
 
 def test_what_begins_is_no_end_of_a_trouble_that_was_told() -> None:
     """A new `run` would have told that all is well before it knows, and the same alarm a minute later."""
     alarms = Alarms("shop", 60, {"sink search": 5.0}.get)
     states = [Judgement("starting"), BAD, Judgement("starting"), WELL]
-    assert [len(alarms.step(100.0 + at, {"search": state})) for at, state in enumerate(states)] == [0, 0, 0, 1]
+    assert [len(alarms.step(100.0 + at, {"sink search": state})) for at, state in enumerate(states)] == [0, 0, 0, 1]
 
 
 @pytest.fixture
@@ -129,6 +131,17 @@ def test_another_process_tells_of_the_source(pipeline: Pipeline) -> None:
     with Alerting(keeper, print, lambda _url, message: posted.append(message)):
         wait(lambda: len(posted) == 2)
     assert {one["subject"] for one in posted} == {"sink cache", "source"}  # the file's first sink is here
+
+
+def test_a_sink_that_is_called_source_is_told_of_beside_the_source(tmp_path: Path) -> None:
+    """One of the two took the other's place: what was bad of the sink was never told."""
+    path = tmp_path / "pipeline.yaml"
+    webhook = 'policy: {alert: {webhook: "http://127.0.0.1:1/h", after_seconds: 0}}\n'
+    path.write_text(FILE.format(folder=tmp_path / "state").replace("cache:", "source:") + webhook)
+    posted: list[Mapping[str, Any]] = []
+    with Alerting(Keeper(load(path)), lambda _: None, lambda _url, message: posted.append(message)):
+        wait(lambda: len(posted) == 2)
+    assert {one["subject"] for one in posted} == {"sink source", "source"}
 
 
 @contextmanager
@@ -234,7 +247,7 @@ def test_a_state_that_cant_be_read_is_told_to_a_scrape(pipeline: Pipeline) -> No
 def alerting(pipeline: Pipeline, look: Judgement, posted: list[Mapping[str, Any]]) -> Alerting:
     """Of a process of its own, to which a sink is so and nothing else is there."""
     made = Alerting(Keeper(pipeline), lambda _: None, lambda _url, message: posted.append(message))
-    made._look = lambda pipeline: {"cache": look}  # type: ignore[method-assign]
+    made._look = lambda pipeline: {"sink cache": look}  # type: ignore[method-assign]
     return made
 
 
@@ -321,6 +334,6 @@ def test_a_note_that_cant_be_read_or_written_stops_nothing(pipeline: Pipeline, t
     one = alerting(pipeline, BAD, posted)
     with one:
         wait(lambda: posted)
-        one._look = lambda pipeline: {"cache": WELL}  # type: ignore[method-assign]
+        one._look = lambda pipeline: {"sink cache": WELL}  # type: ignore[method-assign]
         wait(lambda: len(posted) == 2)
     assert [message["event"] for message in posted] == ["alarm", "well"]

@@ -8,10 +8,11 @@ checkpoint has lost its place, the log has a gap) stays failed with the reason.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,9 @@ WELL_AFTER = 60.0
 HANDS = 4
 # How often flows that are up write their status while others are still being started.
 REPORT_SECONDS = 1.0
+# A start that takes longer is not waited for: a sink that is silent takes its ``request_timeout_seconds``, a minute and
+# more, and for so long no other flow was started again, no altered table followed, and no SIGTERM heeded.
+STEP_SECONDS = 5.0
 
 
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
@@ -163,38 +167,49 @@ class Runner:
         """Start what should run, note what ended, and return every flow's status.
 
         Args:
-            meanwhile: told the same now and then while flows are being started, which may take a minute.
+            meanwhile: told the same now and then while flows are being started. Starts that take longer than a step
+                may go on, and are seen by later ones.
         """
         now = time.monotonic()
         self.trouble = None
         for run in self.running:
+            if run.starting:
+                continue
+            self._arrived(run)  # nobody has waited for a slow one
             with about(**run.flow.about):
                 self._look_at(run, now)
         due = [run for run in self.running if run.due(now)]
-        self._each(partial(self._start, now=now), due, meanwhile or (lambda _: None))
-        return [self._report(run) for run in self.running]
+        for run in due:
+            run.starts = self._hands.submit(self._told_whose, self._start, run)
+        self._wait([run.starts for run in due if run.starts], now + STEP_SECONDS, meanwhile)
+        return self._reports()
 
-    def _each(
+    @staticmethod
+    def _told_whose(work: Callable[[Running], None], run: Running) -> None:
+        with about(**run.flow.about):
+            work(run)
+
+    def _each(self, work: Callable[[Running], None], runs: Sequence[Running]) -> None:
+        """Do the same for some flows, side by side: one whose server does not answer must not hold up the others."""
+        self._wait([self._hands.submit(self._told_whose, work, run) for run in runs])
+
+    def _wait(
         self,
-        work: Callable[[Running], None],
-        runs: Sequence[Running],
+        work: Sequence[Future[None]],
+        until: float = math.inf,
         meanwhile: Callable[[list[FlowStatus]], None] | None = None,
     ) -> None:
-        """Do the same for some flows, side by side: one whose server does not answer must not hold up the others, nor
-        what is told of them ``meanwhile``."""
-
-        def one(run: Running) -> None:
-            with about(**run.flow.about):
-                work(run)
-
-        left = {self._hands.submit(one, run): run for run in runs}
-        while left:
-            for done in wait(left, REPORT_SECONDS).done:
-                del left[done]
-                done.result()
+        """Wait for work, at most until a moment; what is told of the others ``meanwhile`` goes on."""
+        left = set(work)
+        while left and (seconds := min(REPORT_SECONDS, until - time.monotonic())) > 0:
+            done, left = wait(left, seconds)
+            for one in done:
+                one.result()
             if left and meanwhile is not None:
-                at_work = {id(run) for run in left.values()}
-                meanwhile([self._starting(run) if id(run) in at_work else self._report(run) for run in self.running])
+                meanwhile(self._reports())
+
+    def _reports(self) -> list[FlowStatus]:
+        return [self._starting(run) if run.starting and not run.failed else self._report(run) for run in self.running]
 
     @staticmethod
     def _starting(run: Running) -> FlowStatus:
@@ -209,17 +224,17 @@ class Runner:
         elif run.vigil.late(self._look(run.flow), filling=run.filling):
             self._halt(run, now)
 
-    def _start(self, run: Running, now: float) -> None:
+    def _start(self, run: Running) -> None:
         # A pool a sink: FAIR scheduling then shares the task slots between sinks, not between tasks.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", run.pool)
         run.alive = False
         try:
             run.query = run.start(self.spark, run.flow)
-            run.started = now
+            run.started = time.monotonic()
         except HeadwaterError as error:
-            self._failure(run, str(error), terminal=not error.transient, now=now)
+            self._failure(run, str(error), terminal=not error.transient, now=time.monotonic())
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
-            self._spark_failure(run, str(error), now)
+            self._spark_failure(run, str(error), time.monotonic())
         run.vigil.reread(filling=run.filling)
 
     def _ended(self, run: Running, now: float) -> None:
@@ -258,6 +273,8 @@ class Runner:
 
     @staticmethod
     def _failure(run: Running, reason: str, *, terminal: bool, now: float) -> None:
+        if run.failed:  # Spark went away under its start
+            return
         run.last_error = reason
         run.query = None
         if terminal:
@@ -322,12 +339,21 @@ class Runner:
 
     def _fail(self, run: Running, reason: str) -> None:
         """Stop a flow for good, with a reason: `status` must not say for a moment that somebody has told it to end."""
+        self._arrived(run)
         if run.query is not None:
             self._end(run.query)
         run.query, run.failed, run.last_error = None, True, reason
         self._write(run, "failed")
 
+    @staticmethod
+    def _arrived(run: Running) -> None:
+        """Wait until a start that is under way has ended: its query would run on, and nobody know of it."""
+        if run.starts is not None:
+            starts, run.starts = run.starts, None
+            starts.result()
+
     def _stop(self, run: Running, state: str = "stopped") -> None:
+        self._arrived(run)
         if run.failed or run.finished:
             return
         if run.query is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -42,6 +43,7 @@ class Running:
     start: Start
     pool: str
     query: Query | None = None
+    starts: Future[None] | None = None  # its newest start, which may be under way
     started: float = 0.0
     pause: float = FIRST_PAUSE
     retry_at: float = 0.0
@@ -63,7 +65,13 @@ class Running:
 
     def due(self, now: float) -> bool:
         """Whether it should run, and does not."""
-        return not (self.failed or self.finished) and self.query is None and now >= self.retry_at
+        waits = self.failed or self.finished or self.starting or self.query is not None
+        return not waits and now >= self.retry_at
+
+    @property
+    def starting(self) -> bool:
+        """Whether a start of it is under way: until it has ended nothing else is done with it."""
+        return self.starts is not None and not self.starts.done()
 
     @property
     def filling(self) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -537,3 +538,52 @@ def test_flows_that_are_up_say_so_while_another_one_is_still_being_started(tmp_p
     up.runner.step(lambda statuses: told.append([one.state for one in statuses]))
     assert written == ["up"] and told and all(len(states) == 2 and states[1] == "starting" for states in told)
     assert FlowStatus.read(slow.flow.folder) is not None
+
+
+def beside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Case, Case, Event]:
+    """A flow that is up, and one whose start waits for a sink that answers nothing, until the event is set."""
+    monkeypatch.setattr(runner, "STEP_SECONDS", 0.3)
+    up, silent, over = Case(folder / "up"), Case(folder / "silent"), Event()
+
+    def silently() -> Query:
+        assert over.wait(30)
+        return unavailable() if silent.make is silently else silent.make()
+
+    silent.make = silently
+    up.runner.add([(silent.flow, silent._start)])
+    up.runner.step()
+    return up, silent, over
+
+
+def test_a_start_that_nobody_answers_holds_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent search server's `request_timeout_seconds` was the pace of the whole process: a minute a turn."""
+    up, silent, over = beside(tmp_path, monkeypatch)
+    up.queries[0].fails("no leader for a moment")
+    began = time.monotonic()
+    up.runner.step()
+    up.step(hurry=True)
+    assert len(up.queries) == 2 and time.monotonic() - began < 10
+    run = up.runner.running[1]
+    assert run.starting and len(up.runner.step()) == 2
+    over.set()
+    assert run.starts is not None
+    run.starts.result(10)
+    assert run.retry_at > time.monotonic() - 10 and run.retry_at > began + 1  # the pause begins when the start ends
+    assert up.runner.step()[1].state == "retrying" and not silent.queries
+    up.runner.stop()
+
+
+@pytest.mark.parametrize("how", ["stop", "halt", "remove"])
+def test_what_ends_a_flow_waits_for_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Its query would run on, and nobody know of it."""
+    up, silent, over = beside(tmp_path, monkeypatch)
+    late = Query()
+    silent.make = lambda: late
+    Timer(0.3, over.set).start()
+    if how == "stop":
+        up.runner.stop()
+    elif how == "halt":
+        up.runner.halt({"t": "the table is gone"}, silent.flow.folder.parent)
+    else:
+        up.runner.remove(silent.flow.folder.parent)
+    assert silent.queries == [late] and not late.isActive

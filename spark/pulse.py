@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,8 @@ from spark.reading.source import turn_ahead
 _log = logging.getLogger(__name__)
 # Batches that end sooner tell enough; and so often is one looked at that takes longer: some calls into Java each.
 QUIET_SECONDS, LOOK_SECONDS = 20.0, 5.0
+# Names of ended queries that are remembered: one may come to wait a moment after it was told to end.
+OVER_KEPT = 1000
 # The thread's local property by which Spark tells whose a job is: of a streaming query, its run.
 GROUP = "spark.jobGroup.id"
 
@@ -68,17 +71,25 @@ class Turns:
         self._free = threading.Condition()
         self._waiting: list[str] = []
         self._holder: str | None = None
+        self._over = deque[str](maxlen=OVER_KEPT)
 
     @contextmanager
     def turn(self, group: str) -> Iterator[None]:
-        """Wait for the turn, and have it."""
+        """Wait for the turn, and have it.
+
+        Raises:
+            RuntimeError: ``give_up`` was called for it.
+        """
         with self._free:
             self._waiting.append(group)
             try:
                 # A plain lock may go to the same table again and again, as its next batch begins at once.
-                self._free.wait_for(lambda: self._holder is None and self._waiting[0] == group)
+                self._free.wait_for(lambda: group in self._over or (self._holder is None and self._waiting[0] == group))
+                if group in self._over:
+                    raise RuntimeError("it was told to end while it waited for another's merge")
             finally:
                 self._waiting.remove(group)
+                self._free.notify_all()  # whoever is first now, if it was this one that gave up
             self._holder = group
         try:
             yield
@@ -86,6 +97,17 @@ class Turns:
             with self._free:
                 self._holder = None
                 self._free.notify_all()
+
+    def give_up(self, query: Any) -> None:
+        """Let a query that is told to end wait no longer: Java can't interrupt a wait here, and `stop` would last as long
+        as another's merge.
+
+        Args:
+            query: of Spark's, whose jobs bear its run's name; that comes but once.
+        """
+        with self._free:
+            self._over.append(str(query.runId))
+            self._free.notify_all()
 
     def of(self, group: str) -> str:
         """Whose jobs tell how a query gets on: its own, or those that it waits for."""
@@ -104,7 +126,7 @@ def sign_of(spark: SparkSession, query: Any) -> Sign:
         if not query.status.get("isTriggerActive", True):
             return None
         groups: Sequence[str] = getattr(query, "groups", None) or [str(query.runId)]
-        return _sign(spark, {turn_ahead(spark, MERGING, MERGES.of(group)) for group in groups})
+        return _sign(spark, {MERGES.of(turn_ahead(spark, MERGING, MERGES.of(group))) for group in groups})
     except Exception as error:  # a session that is going away, or a stage that has just ended: the next look tells
         _log.debug("it could not be seen how a batch gets on: %s", error)
         return None

@@ -26,7 +26,7 @@ from spark.disk.batches import Batch, keep
 from spark.disk.status import FlowStatus
 from spark.flow import Flow
 from spark.log_gaps import LogWatch
-from spark.pulse import sign_of
+from spark.pulse import MERGES, sign_of
 from spark.running import FIRST_PAUSE, Query, Running, Start, state
 from spark.unread import Look
 
@@ -333,6 +333,8 @@ class Runner:
     def _end(query: Query) -> None:
         try:
             if query.isActive:
+                if hasattr(query, "runId"):  # of Spark's
+                    MERGES.give_up(query)
                 query.stop()
         except Exception as error:  # the JVM is gone, which ends a query as well: a group's SIGTERM reaches it first
             _log.debug("a query was not stopped in an orderly way: %s", error)

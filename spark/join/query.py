@@ -33,6 +33,7 @@ from spark.join.plans import documents, with_computed
 from spark.join.stage import apply_joined, joined_rows, open_store, view_of
 from spark.join.tables import JoinedTable
 from spark.join.tables import observed as counted_entries
+from spark.pulse import MERGES
 from spark.warehouse.brief import brief
 
 # "rows" and "documents" are the passes of a fill.
@@ -107,6 +108,7 @@ class JoinedQuery:
         self._stop.set()
         self._spark.sparkContext.cancelJobGroup(self._group)  # a batch may wait for such a job to end
         if self._query is not None and self._query.isActive:
+            MERGES.give_up(self._query)
             self._query.stop()
         self._spark.sparkContext.cancelJobGroup(self._group)
         self._thread.join(timeout=30)

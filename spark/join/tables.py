@@ -31,7 +31,7 @@ from spark.join.later import shard_numbers
 from spark.join.plans import with_computed as with_child_expressions
 from spark.join.stage import open_store, view_of
 from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entries, rows_schema, shard_entries
-from spark.pulse import MERGES
+from spark.pulse import GROUP, MERGES
 from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import TALLY, Entry
 from spark.reading.expressions import PREFIX
@@ -169,7 +169,7 @@ class JoinedTable:
                 counted = entries.agg(*(of.alias(name) for name, of in _counts(self._view).items())).collect()[0]
                 if counted["entries"]:
                     append = fresh and not counted["known"]
-                    with MERGES.turn(marks[QUERY]):
+                    with MERGES.turn(self.session.sparkContext.getLocalProperty(GROUP) or marks[QUERY]):
                         insisting(lambda: self._merge(entries, counted, marks, once=once, append=append))
                         self._upkeep.after(self.session, self._place.find())
                 self._end(counted["attempts"])

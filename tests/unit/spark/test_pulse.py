@@ -72,6 +72,50 @@ def test_who_waits_for_its_turn_gets_on_as_its_holder_does() -> None:
     assert turns.of("b") == "b"
 
 
+def test_who_is_told_to_end_waits_for_no_turn_and_holds_up_nobody() -> None:
+    """Its `stop` lasted as long as another sink's merge, and with it whatever `run` had to do."""
+    turns, has, done = Turns(), threading.Event(), threading.Event()
+    had: list[str] = []
+
+    def hold() -> None:
+        with turns.turn("a"):
+            has.set()
+            done.wait(10)
+
+    def wait(group: str) -> None:
+        try:
+            with turns.turn(group):
+                had.append(group)
+        except RuntimeError as error:
+            had.append(f"{group}: {error}")
+
+    holder = threading.Thread(target=hold)
+    waiters = [threading.Thread(target=wait, args=[group]) for group in ("b", "c")]
+    holder.start()
+    assert has.wait(10)
+    for group, waiter in zip("bc", waiters, strict=True):
+        waiter.start()
+        while group not in turns._waiting:
+            pass
+    turns.give_up(SimpleNamespace(runId="b"))
+    waiters[0].join(10)
+    assert had == ["b: it was told to end while it waited for another's merge"]
+    wait("b")  # also one that comes a moment later
+    assert len(had) == 2 and turns._waiting == ["c"]
+    done.set()
+    for thread in (holder, waiters[1]):
+        thread.join(10)
+    assert had[2] == "c"
+
+
+def test_who_waits_in_java_for_one_that_waits_here_gets_on_as_that_ones_holder_does(monkeypatch: Any) -> None:
+    seen: list[set[str]] = []
+    monkeypatch.setattr(pulse, "_sign", lambda _spark, groups: seen.append(groups) or "sign")
+    monkeypatch.setattr(pulse, "turn_ahead", lambda _spark, _turns, group: {"r": "s"}.get(group, group))
+    monkeypatch.setattr(pulse.MERGES, "of", lambda group: {"s": "fill x"}.get(group, group))
+    assert sign_of(cast(Any, None), SimpleNamespace(status={}, runId="r")) == "sign" and seen == [{"fill x"}]
+
+
 def test_only_the_own_jobs_of_a_query_at_work_are_looked_at(monkeypatch: Any) -> None:
     seen: list[set[str]] = []
     monkeypatch.setattr(pulse, "_sign", lambda _spark, groups: seen.append(groups) or "sign")

@@ -99,8 +99,8 @@ class Turns:
                 self._free.notify_all()
 
     def give_up(self, query: Any) -> None:
-        """Let a query that is told to end wait no longer: Java can't interrupt a wait here, and `stop` would last as long
-        as another's merge.
+        """Let a query that is told to end wait no longer: Java can't interrupt a wait here, and its `stop` would last
+        as long as another's merge.
 
         Args:
             query: of Spark's, whose jobs bear its run's name; that comes but once.

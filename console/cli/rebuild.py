@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -61,14 +60,15 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     from console.cli.shared.flow_bars import FlowBars
     from operations.rebuild.rebuild import Rebuild, Show
     from operations.run.machines import with_master
+    from operations.run.patience import Stop
     from operations.status.caught_up import Goal
 
-    stop = threading.Event()
+    stop = Stop()
 
     def asked(_signal: int, _frame: FrameType | None) -> None:
-        if not stop.is_set():  # not by way of a stream: the signal may have come while that was being written to
+        if not stop.asked:  # not by way of a stream: the signal may have come while that was being written to
             os.write(2, f"\n{ENDING}\n".encode())
-        stop.set()
+        stop.ask()
 
     signal.signal(signal.SIGTERM, asked)
     signal.signal(signal.SIGINT, asked)

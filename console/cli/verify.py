@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -94,11 +93,12 @@ def command(
     asked = Asked(only, wait, repair, sample, int(time.time()) if seed is None else seed, generation, values)
     pipeline = alone(load(file), master)
     if every is not None:
+        from operations.run.patience import Stop
         from operations.verify.audit import audit
 
-        stop = threading.Event()
+        stop = Stop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+            signal.signal(number, stop.ask)
         audit(pipeline, asked, every, stop, partial(click.echo, err=True))
         return
     from operations.verify.report import verified

@@ -174,10 +174,7 @@ class FileWatch:
 
     def _rebuild(self, changes: Changes) -> list[str]:
         """Begin what the file asks for, and end what an older one has asked for: it would fill the wrong documents."""
-        for name, one in list(self.building.items()):
-            if one.child is not None:
-                one.child.end()
-            del self.building[name]
+        end_all(one.child for one in self.building.values() if one.child is not None)
         self.building = {name: _Building(name) for name in changes.rebuilt}
         return _begun(changes.rebuilt)
 

@@ -103,10 +103,9 @@ class Losses:
     def adopt(self, pipeline: Pipeline, only: Sequence[str]) -> None:
         """Go by another file; sinks that are not in it are not made again."""
         self.pipeline, self.sinks = pipeline, _rebuilt(pipeline, only)
-        for name in [name for name in self.healing if name not in self.sinks]:
-            one = self.healing[name]
-            if one.child is not None:
-                one.child.end()
+        over = [one for name, one in self.healing.items() if name not in self.sinks]
+        end_all(one.child for one in over if one.child is not None)
+        for one in over:
             self._over(one)
         self.watch.adopt(pipeline, self.sinks)
 

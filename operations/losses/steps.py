@@ -8,7 +8,6 @@ the process that does it.
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,9 +26,10 @@ def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | N
     from operations.rebuild.rebuild import Rebuild
     from operations.run.flow_lines import lines
     from operations.run.machines import with_master
+    from operations.run.patience import Stop
 
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop()
+    signal.signal(signal.SIGTERM, stop.ask)
     made, shown = with_master(pipeline, master), partial(lines, say)
     Rebuild(made, file, sink, 1.0, stop, say, shown, why=why).run(auto=False)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from operations.opened import same_log
 from operations.rebuild.chosen import OTHER_LOG, Chosen
 from operations.rebuild.rebuild import Rebuild
 from operations.run.flow_lines import lines
+from operations.run.patience import Stop
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import read_frozen
@@ -46,8 +46,8 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
     Raises:
         StateError: it differs as the one did that was built before it: it stays, and is compared by each attempt.
     """
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop()
+    signal.signal(signal.SIGTERM, stop.ask)
     register = register_of(pipeline, sink)
     for left in [one for one in register.entries() if one.own and one.stage == "retiring"]:  # cut in its middle
         retire(pipeline, sink, left.number, say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import threading
 import time
@@ -36,16 +37,23 @@ class Stop(threading.Event):
     """Set by SIGTERM and SIGINT. While ``eager``, the signal also breaks off whatever the main thread waits for."""
 
     eager = False
+    asked = False
 
-    def ask(self, _signal: int, _frame: FrameType | None) -> None:
+    def is_set(self) -> bool:
+        """Whether it was asked, from that moment on; who waits hears of it a moment later."""
+        return self.asked or super().is_set()
+
+    def ask(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """The handler.
 
         Raises:
             Asked: the first time, while eager.
         """
-        first, eager = not self.is_set(), self.eager
-        self.set()
-        if first and eager:
+        first, self.asked = not self.asked, True
+        # Not here: the signal may have come while this very thread was within `wait`, with the lock that `set` takes,
+        # and the process would hear no signal any more.
+        _thread.start_new_thread(self.set, ())
+        if first and self.eager:
             raise Asked
 
 

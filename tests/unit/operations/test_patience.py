@@ -310,3 +310,16 @@ def test_who_ends_while_java_starts_leaves_none() -> None:
         raise Asked
     assert process.wait(5) == -signal.SIGKILL
     assert cast(Any, java_gateway).Popen is subprocess.Popen
+
+
+def test_a_signal_that_comes_within_a_wait_locks_nothing_up() -> None:
+    """The handler runs in the thread that it has interrupted, which may hold the lock that `set` takes."""
+    stop = Stop()
+    before = signal.signal(signal.SIGTERM, stop.ask)
+    try:
+        with stop._cond:  # type: ignore[attr-defined]
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.is_set()
+        assert stop.wait(10)
+    finally:
+        signal.signal(signal.SIGTERM, before)

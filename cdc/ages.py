@@ -26,8 +26,10 @@ def ago(at: float, now: float) -> float:
     return math.inf if at - now > AHEAD_SECONDS else max(0.0, now - at)
 
 
-def shown(at: float, now: float) -> float:
-    """Seconds since a moment, to be told: none since one that is still to come.
+def at_least(at: float, now: float) -> float:
+    """Seconds that have passed since a moment at the least: none since one that is still to come.
+
+    To be told, and where something is given up or removed only if it is certainly old.
 
     Args:
         at: when (epoch seconds).

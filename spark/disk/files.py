@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from cdc.ages import shown
+from cdc.ages import at_least
 from cdc.errors import DiskFull
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -84,7 +84,7 @@ def _sweep(folder: Path) -> None:
     _swept.add(folder)
     with contextlib.suppress(OSError):  # somebody else removes it, or has replaced his file: the next one does the rest
         for left in folder.iterdir():
-            if _TEMPORARY.fullmatch(left.name) and shown(left.stat().st_mtime, time.time()) > LEFT_SECONDS:
+            if _TEMPORARY.fullmatch(left.name) and at_least(left.stat().st_mtime, time.time()) > LEFT_SECONDS:
                 left.unlink()
 
 

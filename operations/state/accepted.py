@@ -21,7 +21,7 @@ from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import replaced
-from spark.disk.lease import EXPIRES_SECONDS, Holder, Lease
+from spark.disk.lease import Holder, Lease
 from spark.disk.process import is_here, is_same, signature
 
 
@@ -135,8 +135,9 @@ def living_run(pipeline: Pipeline) -> Running | None:
 def _renewed(pipeline: Pipeline) -> Iterator[Holder]:
     """Who holds anything of a pipeline, and has said so lately; of sinks, too, that the file does not have any more."""
     for path in (state_dir(pipeline) / pipeline.name).glob("*/*/lease.json"):
-        holder = Lease(path.parent, path.parent.name).holder()
-        if holder is not None and holder.pid and time.time() - holder.renewed < EXPIRES_SECONDS:
+        lease = Lease(path.parent, path.parent.name)
+        holder = lease.holder()
+        if holder is not None and holder.pid and lease.lately(holder):
             yield holder
 
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cdc.ages import at_least
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
@@ -183,7 +184,8 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     equal = all(one["equal"] for one in sinks)
     if equal:
         forget_begun(pipeline)
-    return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": round(time.time() - at.since, 1)}
+    seconds = round(at_least(at.since, time.time()), 1)
+    return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": seconds}
 
 
 def _from_the_beginning(pipeline: Pipeline) -> Recapture:

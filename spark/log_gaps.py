@@ -7,11 +7,13 @@ its process was away, its sink was, or one batch has waited all the time (spark/
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cdc.ages import ago, at_least
 from cdc.errors import DiskFull, KafkaError, KafkaUnavailable, LogTruncated, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
@@ -24,6 +26,8 @@ from spark.unread import PARTS, Look, Mark, Unread
 DAY = 86400.0
 # How often the log's ends are looked at while flows run, and a smaller part of a short retention.
 LOOK_SECONDS = 60.0
+# Epoch seconds; not 0, which is not known.
+LONG_AGO = 1.0
 
 
 def look_seconds(retention: float) -> float:
@@ -148,12 +152,16 @@ def _committed_at(folder: Path, batch: int) -> float | None:
 
 
 def _fill_begun(folder: Path) -> float | None:
-    """A fill reads the log up to where it ended at its beginning; the live flow goes on from there."""
+    """A fill reads the log up to where it ended at its beginning; the live flow goes on from there.
+
+    Of one that was begun in what is still to come nobody knows when that was: long ago, or it would never be too late.
+    """
     try:
         fill = json.loads((folder / "fill.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return min(float(fill.get("begun") or fill.get("at") or 0.0), time.time()) or None
+    begun = float(fill.get("begun") or fill.get("at") or 0.0)
+    return LONG_AGO if ago(begun, time.time()) == math.inf else begun or None
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -184,7 +192,7 @@ class Vigil:
         """
         if not self.since or (look is not None and look.at != self._looked):  # the clock may have been put back
             self._update(look, filling)
-        return bool(self.since) and time.time() - self.since > self.flow.reading.tombstone_seconds
+        return bool(self.since) and at_least(self.since, time.time()) > self.flow.reading.tombstone_seconds
 
     def _update(self, look: Look | None, filling: bool) -> None:
         self._looked = look.at if look is not None else self._looked
@@ -204,7 +212,7 @@ class Vigil:
     @property
     def warning(self) -> str | None:
         """What to say of a flow that is on its way to be too late: from the half of the log's memory on."""
-        away, most = time.time() - self.since, self.flow.reading.tombstone_seconds
+        away, most = at_least(self.since, time.time()), self.flow.reading.tombstone_seconds
         if not self.since or away < most / 2:
             return None
         return (

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPart
 from confluent_kafka import KafkaError as Refusal
 from confluent_kafka.admin import AdminClient
 
+from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.client import offsets_asked
 from cdc.waits import waiting_for
@@ -166,7 +167,7 @@ class LogEnds:
 
     def _age(self, behind: list[TopicPartition]) -> float:
         stamps = [stamp for _, stamp in self._first(behind).values()]
-        return max(0.0, time.time() - min(stamps) / 1000) if stamps else 0.0
+        return at_least(min(stamps) / 1000, time.time()) if stamps else 0.0
 
     @waiting_for("Kafka: how old the next records are")
     def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int]]:

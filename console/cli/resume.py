@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cdc.ages import at_least
 from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_argument
 
 
@@ -33,7 +34,7 @@ def command(file: Path, sink: str, as_json: bool) -> None:
 
     pipeline = load(file)
     ended = resume(pipeline, sink)
-    seconds = None if ended is None else round(time.time() - ended.since, 1)
+    seconds = None if ended is None else round(at_least(ended.since, time.time()), 1)
     if as_json:
         told = {"paused": False, "changed": ended is not None, "was_paused_seconds": seconds}
         print_json({"pipeline": pipeline.name, "sink": sink, **told})

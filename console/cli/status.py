@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cdc.ages import at_least
 from cdc.pipeline import Pipeline, load
 from cdc.wording import TO_DO, split
 from console.cli.shared.options import json_option, pipeline_argument, print_json, sink_option
@@ -182,9 +183,9 @@ def push_line(hook: Mapping[str, Any]) -> str:
     name = f"queries of {hook['name'].partition('.')[2]}" if hook["to"] == "search" else f"{hook['to']} {hook['name']}"
     lag = "?" if hook["lag_entries"] is None else f"{hook['lag_entries']:,}"
     last = hook["delivered_at"]
-    taken = "nothing taken yet" if last is None else f"last taken {max(time.time() - last, 0):,.0f} s ago"
+    taken = "nothing taken yet" if last is None else f"last taken {at_least(last, time.time()):,.0f} s ago"
     since = hook["failing_since"]
-    why = f"; for {max(time.time() - since, 0):,.0f} s: {hook['why'] or 'it was failing'}" if since else ""
+    why = f"; for {at_least(since, time.time()):,.0f} s: {hook['why'] or 'it was failing'}" if since else ""
     letters = f", {hook['letters']:,} refused" if hook["letters"] else ""
     return f"{name} ({hook['view']}): {hook['state']}, {lag} behind, {taken}{letters}{why}"
 
@@ -193,7 +194,7 @@ def _unjudged(matchers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Of which views' standing queries nobody is told anything, and why."""
     for one in matchers:
         if one["working"] is False:
-            why = one["error"] or f"no `headwater run` has done it for {max(time.time() - one['at'], 0):,.0f} s"
+            why = one["error"] or f"no `headwater run` has done it for {at_least(one['at'], time.time()):,.0f} s"
             yield f"standing queries of {one['view']} are not judged: {why}"
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from cdc.ages import at_least
 from cdc.token import MAX_CHARS, parse_token
 from console.http.reports import Asked
 from console.http.served import known_sinks, known_views
@@ -81,7 +82,7 @@ async def freshness(
         "pipeline": asked.pipeline.name,
         "sink": sink,
         "as_of": as_of,
-        "staleness_seconds": None if as_of is None else round(max(time.time() - as_of, 0.0), 3),
+        "staleness_seconds": None if as_of is None else round(at_least(as_of, time.time()), 3),
         "generation": None if reach is None or not reach.generations else reach.generations[-1],
         "behind": None if reach is None else reach.behind,
         "reason": None if reach is None else reach.reason,

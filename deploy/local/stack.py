@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from cdc.ages import at_least
 from cdc.errors import StackError
 from deploy.local import artifacts, own_classes
 from deploy.local.endpoints import Endpoints
@@ -224,7 +225,7 @@ def _usage(pid: int) -> tuple[float, float]:
     """
     try:
         process = psutil.Process(pid)
-        uptime = max(0.0, time.time() - process.create_time())
+        uptime = at_least(process.create_time(), time.time())
         family = [process, *process.children(recursive=True)]
     except psutil.Error:
         return 0.0, 0.0

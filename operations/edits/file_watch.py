@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdc.errors import ConfigError, HeadwaterError
+from cdc.errors import ConfigError, DiskFull, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import pause_after
@@ -83,12 +83,14 @@ class FileWatch:
         if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
             self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
         self._seen = None if self._applied_since() else stamp(accepted_path(self.engine.pipeline))
-        with suppress(OSError):  # a full disk: what runs needs no note
-            self._note()
+        self._owed = False  # what is noted is not what is so: it could not be written
+        self._note()
 
     def step(self) -> list[str]:
         """Look and act once; returns what happened, a line each. Waits for nothing but the source's catalogue."""
         said: list[str] = []
+        if self._owed:
+            self._note()
         now = stamp(accepted_path(self.engine.pipeline))
         if now != self._seen:
             said += self._look()
@@ -166,9 +168,13 @@ class FileWatch:
         return [f"warning: the file that was applied is not taken up; what runs goes on as it was: {error}"]
 
     def _note(self) -> None:
-        note_running(
-            self.engine.pipeline, this_process(self.taken, refused=self.refused, building=tuple(self.building))
-        )
+        """Say what this process goes by; where there is no room for that, at one of the next steps: what runs needs no
+        note, and whoever acts has things to tell that nobody would say again."""
+        now = this_process(self.taken, refused=self.refused, building=tuple(self.building))
+        self._owed = True
+        with suppress(OSError, DiskFull):
+            note_running(self.engine.pipeline, now)
+            self._owed = False
 
     # -- next generations ---------------------------------------------------------------------------------------------
 

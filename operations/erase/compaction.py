@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from cdc.ages import at_least
 from cdc.errors import EraseUnfinished
 from cdc.log.client import Kafka
 from cdc.log.rolling import touch
@@ -96,7 +97,7 @@ def _await(kafka: Kafka, topic: str, at: float, left: Callable[[], int], say: Sa
     told = time.monotonic() + 2.0
     while time.monotonic() < until:
         # It grows with the time that passes, so that it always means the same moment.
-        lag = max(0.0, time.time() - at - CLOCK_SECONDS)
+        lag = at_least(at + CLOCK_SECONDS, time.time())
         kafka.alter(topic, {**CLEANING, LAG: str(int(lag * 1000))})
         time.sleep(LOOK_SECONDS)
         if not (count := left()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from cdc.ages import at_least
 from operations.erase.subject import Subject
 from operations.standing.note import read_note
 from sinks.elasticsearch.expunge import Expunger
@@ -41,7 +42,7 @@ def _await_matcher(subject: Subject, view: str) -> None:
     if before is None:
         return
     told = time.monotonic() + SAY_SECONDS
-    until = time.monotonic() + AT_WORK_SECONDS - max(0.0, time.time() - before.at)
+    until = time.monotonic() + AT_WORK_SECONDS - at_least(before.at, time.time())
     while time.monotonic() < until and read_note(subject.pipeline, view) == before:
         if time.monotonic() > told:
             subject.say(f"view {view}: waiting until its documents are held against standing queries")

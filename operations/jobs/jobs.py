@@ -19,6 +19,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cdc.ages import ago
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
@@ -202,5 +203,5 @@ def _read(path: Path) -> Job | None:
         job = Job(**{name: value for name, value in raw.items() if name in known} | {"lines": tuple(raw["lines"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None  # being removed, or written by another version
-    gone = is_gone(job.host, job.pid, job.started, time.time() - renewed, EXPIRES_SECONDS)
+    gone = is_gone(job.host, job.pid, job.started, ago(renewed, time.time()), EXPIRES_SECONDS)
     return replace(job, state="cut") if job.state == "running" and gone else job

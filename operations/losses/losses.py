@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from cdc.ages import at_least
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
@@ -238,7 +239,7 @@ class Losses:
 
     @staticmethod
     def _for(one: _Healing) -> str:
-        return f"{time.time() - one.since:.0f} s"
+        return f"{at_least(one.since, time.time()):.0f} s"
 
     def _over(self, one: _Healing) -> None:
         del self.healing[one.sink]

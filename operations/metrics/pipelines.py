@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.metrics.families import counter, gauge, histogram
@@ -101,7 +102,7 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
         nodes: Values = [
             ({"pipeline": pipeline, "node": node}, one[key])
             for pipeline, report in reports.items()
-            if report.note is not None and abs(report.at - report.note.at) <= STALE_SECONDS
+            if report.note is not None and ago(report.note.at, report.at) <= STALE_SECONDS
             for node, one in report.note.row_store.items()
             if one[key]
         ]

@@ -57,7 +57,7 @@ class Rates:
         """
         now = {one["table"]: {kind: one[kind] for kind in KINDS} for one in tables if one["inserted"] is not None}
         self._seen.append((at, now))
-        since, before = next(one for one in self._seen if at - one[0] <= RATE_SECONDS)
+        since, before = next(one for one in self._seen if 0.0 <= at - one[0] <= RATE_SECONDS)
         return {
             table: {kind: _rate(before.get(table, {}).get(kind), count, at - since) for kind, count in counts.items()}
             for table, counts in now.items()

@@ -64,8 +64,13 @@ class History:
         self._recent: deque[Sample] = deque(maxlen=64)
 
     def add(self, sample: Sample) -> None:
-        """One more; kept for an hour if the last one that is has grown old enough."""
+        """One more; kept for an hour if the last one that is has grown old enough.
+
+        Those that are still to come are forgotten: the clock was put back.
+        """
         self._recent.append(sample)
+        while self._kept and self._kept[-1].at > sample.at:
+            self._kept.pop()
         if not self._kept or sample.at - self._kept[-1].at >= EVERY_SECONDS * 0.9:
             self._kept.append(sample)
 
@@ -96,8 +101,10 @@ def _rate(samples: list[Sample], name: str) -> float | None:
     """What was gained over the time; what goes back (a new process, another generation) does not count."""
     if not samples:
         return None
-    since = samples[-1].at - RATE_SECONDS
-    found: list[tuple[float, int | None]] = [(one.at, getattr(one, name)) for one in samples if one.at >= since]
+    since, until = samples[-1].at - RATE_SECONDS, samples[-1].at
+    found: list[tuple[float, int | None]] = [
+        (one.at, getattr(one, name)) for one in samples if since <= one.at <= until
+    ]
     known = [(at, count) for at, count in found if count is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:
         return None

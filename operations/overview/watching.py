@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cdc.ages import at_least
 from cdc.errors import HeadwaterError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
@@ -67,7 +68,7 @@ class Seen:
         """The shape of ``GET /v1/overview``."""
         return {
             "at": self.at,
-            "age": round(max(now - self.at, 0.0), 3) if self.at else None,
+            "age": round(at_least(self.at, now), 3) if self.at else None,
             "seconds": round(self.seconds, 3),
             "status": self.status,
             "generations": self.generations,
@@ -196,7 +197,7 @@ class Watching:
             as_of, reach = self._waits().as_of(sink, urge=self._open())
         except Exception as error:  # a state folder that is half written, a sink that is being dropped
             return {"as_of": None, "age": None, "reason": str(error)}
-        age = None if as_of is None else round(max(time.time() - as_of, 0.0), 3)
+        age = None if as_of is None else round(at_least(as_of, time.time()), 3)
         return {"as_of": as_of, "age": age, "reason": None if reach is None else reach.reason}
 
     def _open(self) -> bool:

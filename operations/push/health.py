@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cdc.ages import ago
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
 from operations.state.folder import state_dir
@@ -89,7 +90,7 @@ def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
             health = Health(**found)
         except (OSError, ValueError, KeyError, TypeError):
             health, at = Health(), 0.0
-        if time.time() - at > STALE_SECONDS:
+        if ago(at, time.time()) > STALE_SECONDS:
             health.state = "stopped"
         if rests(pipeline, outlet.sink):  # whatever the note says: it is ended at the next step of `run`
             health.state = "paused"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 from confluent_kafka import Message
 
+from cdc.ages import at_least
 from cdc.errors import DecodeError, HeadwaterError, SourceError
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets, reached
@@ -215,7 +216,7 @@ def _may_be_compacted(kafka: Kafka, reader: SliceReader, part: Slice) -> bool:
     if topic is not None and "compact" not in topic.config.get("cleanup.policy", ""):
         return False  # one of events, of which each stays
     spared_ms = float(topic.config.get("min.compaction.lag.ms", 0)) if topic is not None else 0.0
-    return time.time() - written_after(reader, part) >= spared_ms / 1000
+    return at_least(written_after(reader, part), time.time()) >= spared_ms / 1000
 
 
 def _is_read(value: bytes, encoding: Encoding) -> bool:

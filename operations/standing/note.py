@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.state.folder import state_dir
@@ -47,7 +48,7 @@ class MatcherNote:
     @property
     def working(self) -> bool:
         """Whether the matcher goes on: it can, and is run."""
-        return self.error is None and time.time() - self.at < STALE_SECONDS
+        return self.error is None and ago(self.at, time.time()) < STALE_SECONDS
 
     def write(self, pipeline: Pipeline, view: str) -> None:
         """Leave it.

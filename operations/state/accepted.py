@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -21,7 +20,8 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state.folder import numbered_state_dir, state_dir
-from spark.disk.lease import EXPIRES_SECONDS, Holder, Lease
+from spark.disk.files import replaced
+from spark.disk.lease import Holder, Lease
 from spark.disk.process import is_here, is_same, signature
 
 
@@ -83,7 +83,11 @@ def accepted_path(pipeline: Pipeline) -> Path:
 
 
 def hand_over(pipeline: Pipeline, text: Text) -> None:
-    """Leave a file that was applied for the `run` that is alive."""
+    """Leave a file that was applied for the `run` that is alive.
+
+    Raises:
+        DiskFull: there is no room for it (transient). OSError: as the system says.
+    """
     numbered_state_dir(pipeline)
     _write(accepted_path(pipeline), asdict(text))
 
@@ -104,7 +108,11 @@ def read_accepted(pipeline: Pipeline) -> Text | None:
 
 
 def note_running(pipeline: Pipeline, running: Running) -> None:
-    """Say what this process goes by."""
+    """Say what this process goes by.
+
+    Raises:
+        DiskFull, OSError: as ``hand_over``.
+    """
     numbered_state_dir(pipeline)
     _write(_running_path(pipeline), asdict(running))
 
@@ -127,8 +135,9 @@ def living_run(pipeline: Pipeline) -> Running | None:
 def _renewed(pipeline: Pipeline) -> Iterator[Holder]:
     """Who holds anything of a pipeline, and has said so lately; of sinks, too, that the file does not have any more."""
     for path in (state_dir(pipeline) / pipeline.name).glob("*/*/lease.json"):
-        holder = Lease(path.parent, path.parent.name).holder()
-        if holder is not None and holder.pid and time.time() - holder.renewed < EXPIRES_SECONDS:
+        lease = Lease(path.parent, path.parent.name)
+        holder = lease.holder()
+        if holder is not None and holder.pid and lease.lately(holder):
             yield holder
 
 
@@ -171,12 +180,8 @@ def _running_path(pipeline: Pipeline) -> Path:
 
 def _write(path: Path, note: Mapping[str, Any]) -> None:
     """As ``spark.disk.files.write_atomic``, readable for its owner alone from its first moment on."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(json.dumps(note))
-    temporary.replace(path)
+    with replaced(path, 0o600) as out:
+        out.write(json.dumps(note).encode())
 
 
 def text_of(file: Path, data: bytes) -> Text:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cdc.ages import ago, at_least
 from spark.disk.files import write_atomic
 from spark.disk.process import is_gone, signature
 from spark.disk.status import BUSY_SECONDS
@@ -45,9 +46,9 @@ class LossNote:
             note: dict[str, Any] = json.loads(self._path.read_text())
             now, pid, host, started = time.time(), int(note.pop("pid")), note.pop("host", ""), note.pop("started", 0.0)
             # It is written every two seconds, by the thread of `run` that also opens flows anew.
-            if is_gone(host, pid, started, now - note.pop("at", now), BUSY_SECONDS):
+            if is_gone(host, pid, started, ago(note.pop("at", now), now), BUSY_SECONDS):
                 return None
-            return {**note, "seconds": round(now - note["since"], 1)}
+            return {**note, "seconds": round(at_least(note["since"], now), 1)}
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 

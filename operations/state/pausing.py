@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from cdc.ages import ago
 from cdc.errors import StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
@@ -103,7 +104,7 @@ def resumed_lately(pipeline: Pipeline, sink: str) -> bool:
     """Whether a sink was resumed so short a time ago that a `run` at work may not have taken it up yet: until then what
     its flows say is what they said when they were let go."""
     try:
-        return time.time() - _resumed(pipeline, sink).stat().st_mtime <= TAKEN_UP_SECONDS
+        return ago(_resumed(pipeline, sink).stat().st_mtime, time.time()) <= TAKEN_UP_SECONDS
     except OSError:
         return False
 

@@ -87,6 +87,7 @@ class Alarms:
                 continue
             if trouble is None:
                 trouble = self._troubles[subject] = _Trouble(now)
+            trouble.since = min(trouble.since, now)  # not after it: the clock was put back
             if not trouble.told and now - trouble.since >= self.after_seconds:
                 trouble.told = True
                 said.append(self._message("alarm", subject, judgement, trouble.since, now))

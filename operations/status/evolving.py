@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cdc.ages import at_least
 from cdc.pipeline import Pipeline
 from cdc.shapes import RETYPED
 from cdc.wording import split
@@ -28,7 +29,7 @@ def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any
         {
             "table": table,
             "what": list(dict.fromkeys(words for _, todo in todos for words in todo.what)),
-            "seconds": round(time.time() - min(todo.at for _, todo in todos), 1),
+            "seconds": round(at_least(min(todo.at for _, todo in todos), time.time()), 1),
             "reading": any(todo.read is not None or todo.capture for _, todo in todos),
             "capturing": any(todo.capture for _, todo in todos),
             "rebuilding": [sink for sink, todo in todos if todo.rebuild],

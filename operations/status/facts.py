@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
@@ -167,7 +168,7 @@ def source_facts(
     note: SourceNote | None, now: float, limit: float, live: Mapping[str, Any] | None = None
 ) -> SourceFacts:
     """From what `run` has noted, and what was just asked. Pure."""
-    watched = note is not None and abs(now - note.at) <= STALE_SECONDS
+    watched = note is not None and ago(note.at, now) <= STALE_SECONDS
     facts = SourceFacts(watched=watched, limit=limit)
     if note is not None and watched:
         facts = SourceFacts(
@@ -206,7 +207,7 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched:
     register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
     living = register.living()
     facts = replace(_sink_facts(pipeline, name, register.generation(living)), cut=_cut(register))
-    if note is not None and abs(now - note.at) <= STALE_SECONDS:
+    if note is not None and ago(note.at, now) <= STALE_SECONDS:
         facts = replace(facts, away=note.away, astray=note.astray)
     resumed = watched and resumed_lately(pipeline, name)
     if resumed and facts.state in _GONE:
@@ -292,7 +293,7 @@ def flow_reports(
         by the flow's name.
     """
     holder, told = generation.lease.holder(), {} if note is None else note.generations.get(generation.number, {})
-    watched = now - note.since if note is not None and abs(now - note.at) <= STALE_SECONDS else None
+    watched = now - note.since if note is not None and ago(note.at, now) <= STALE_SECONDS else None
     found = {}
     for name in generation.flows():
         status = FlowStatus.read(generation.flow_folder(name))

@@ -18,6 +18,7 @@ from typing import TextIO
 
 import psutil
 
+from cdc.ages import at_least
 from cdc.errors import HeadwaterError
 from operations.verify.buckets import gone
 
@@ -94,7 +95,7 @@ def _remove_unheld(left: Path) -> None:
     try:
         lock = (left / LOCK).open("r+")  # over NFS an exclusive lock needs a file that may be written
     except FileNotFoundError:
-        old = time.time() - left.stat().st_mtime > OLD_SECONDS
+        old = at_least(left.stat().st_mtime, time.time()) > OLD_SECONDS
         if old and not psutil.pid_exists(int(left.name.split("-")[1])):
             shutil.rmtree(left, ignore_errors=True)
         return

@@ -5,11 +5,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+from cdc.ages import at_least
 from cdc.errors import DiskFull
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+# As ``replaced`` names what it has not put into its place yet.
+_TEMPORARY = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{8}")
+# One that is so old is of a writer that was killed; a machine that was suspended just then goes on before.
+LEFT_SECONDS = 3600.0
+_swept: set[Path] = set()
 
 Stamp = tuple[int, int, int]
 
@@ -30,17 +42,50 @@ def write_atomic(path: Path, text: str) -> None:
         DiskFull: there is no room for it (transient); the old text stays.
         OSError: as the system says.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with replaced(path) as out:
+        out.write(text.encode())
+
+
+@contextlib.contextmanager
+def replaced(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """What is written here replaces ``path`` in one step, once the block has ended without an error.
+
+    Under a name that nobody else takes: threads of one process write the same file, and processes of two containers
+    have the same number.
+
+    Args:
+        path: the file; its folder is made if it is not there.
+        mode: who may read it, from its first moment on.
+
+    Raises:
+        DiskFull, OSError: as ``write_atomic``.
+    """
+    # Not its whole name, which may be as long as names may be.
+    temporary = path.with_name(f".{path.name[:50]}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
+        _sweep(path.parent)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
+            yield out
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()  # half of it would take the room that others wait for
-        if error.errno not in _FULL:
+        if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
         raise disk_full(path) from error
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed writers have left in a folder, once for each that this process writes to: one that lives has
+    replaced its file within moments."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    with contextlib.suppress(OSError):  # somebody else removes it, or has replaced his file: the next one does the rest
+        for left in folder.iterdir():
+            if _TEMPORARY.fullmatch(left.name) and at_least(left.stat().st_mtime, time.time()) > LEFT_SECONDS:
+                left.unlink()
 
 
 def write_somehow(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from cdc.ages import ago
 from cdc.errors import DiskFull, Fenced, StateError
 from spark.disk.files import write_somehow
 from spark.disk.process import host_name, is_gone, is_me, is_namesake, signature
@@ -27,6 +29,9 @@ from spark.disk.process import host_name, is_gone, is_me, is_namesake, signature
 RENEW_SECONDS = 3.0
 EXPIRES_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
+# A lease's folder -> what was said there in a moment that was still to come, and since when this process has seen that
+# it says so (monotonic).
+_ahead: dict[Path, tuple[Holder, float]] = {}
 
 
 # For who wants to run a sink, and for who wants to do something else to it.
@@ -104,12 +109,17 @@ class Lease:
 
         It is this container's own process as a rule, from before it was killed and started again: to refuse the lease
         for it would end a `run` that has nothing else to do. Where locks of files work it is seen at once that it has
-        died. One that renews its lease lives, and is not waited for.
+        died. One that renews its lease lives, and is not waited for. One of another name is waited for as well if
+        he has said something in a moment that is still to come: he may have died before the clock was put back.
         """
         first = known = self.holder()
-        while known is not None and known == first and is_namesake(known.host) and self._held(known):
+        while known is not None and known == first and self._is_waited_for(known) and self._held(known):
             time.sleep(_LOOK_SECONDS)
             known = self.holder()
+
+    @staticmethod
+    def _is_waited_for(known: Holder) -> bool:
+        return is_namesake(known.host) or ago(known.renewed, time.time()) == math.inf
 
     def busy(self) -> bool:
         """Whether a process that is alive holds it."""
@@ -121,9 +131,26 @@ class Lease:
             return False
         if is_namesake(known.host) and self._has_died(known):
             return False
-        silence = time.time() - known.renewed
-        gone = is_gone(known.host, known.pid, known.started, silence, self.expires)
-        return silence < self.expires and not gone
+        silence = self._silence(known)
+        return silence < self.expires and not is_gone(known.host, known.pid, known.started, silence, self.expires)
+
+    def lately(self, known: Holder) -> bool:
+        """Whether a holder has renewed it lately, wherever he is."""
+        return self._silence(known) < self.expires
+
+    def _silence(self, known: Holder) -> float:
+        """For how long a holder has said nothing (seconds).
+
+        In a moment that is still to come it was said by a dead one before the clock was put back, or by a living one
+        whose clock is ahead: taken for dead, each would take the lease from the other again and again. So it is watched
+        here whether it is renewed, by this process's own clock that nobody puts back.
+        """
+        now, seen = time.time(), _ahead.get(self.folder)
+        if seen is None or seen[0] != known:
+            if known.renewed <= now:
+                return now - known.renewed
+            seen = _ahead[self.folder] = known, time.monotonic()
+        return max(time.monotonic() - seen[1], now - known.renewed)
 
     def _show_life(self) -> None:
         """Lock a file for as long as this process lives: containers of one machine see that of each other.

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdc.ages import ago
+
 
 @dataclass(frozen=True)
 class Promotion:
@@ -24,9 +26,12 @@ class Promotion:
 
 
 def promotion_of(register: Mapping[str, Any], after: float = 0.0) -> Promotion | None:
-    """The one that a register tells of, if it was begun more than ``after`` seconds ago."""
+    """The one that a register tells of, if it was begun at least ``after`` seconds ago: with 0, always.
+
+    One whose moment is still to come is of a clock that was put back since: who passed over it could begin a second.
+    """
     begun = register.get("promoting")
-    if begun is None or time.time() - begun["at"] < after:
+    if begun is None or ago(begun["at"], time.time()) < after:
         return None
     # One that was begun by an earlier version does not say from where: from the living one.
     stages = {int(e["number"]): e["stage"] for e in register["generations"]}

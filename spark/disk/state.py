@@ -232,7 +232,9 @@ class Generation:
 
 
 def _has_written(flow: Path) -> bool:
-    if any(path.name not in ("status.json", CLAIM, UNREAD) for path in flow.iterdir()):
+    # What a killed writer has left of a file that it replaced (spark/disk/files.py) was not written yet.
+    names = [path.name for path in flow.iterdir() if not path.name.startswith(".")]
+    if any(name not in ("status.json", CLAIM, UNREAD) for name in names):
         return True
     try:
         status = json.loads((flow / "status.json").read_text())

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cdc.ages import ago
 from spark.disk.files import write_somehow
 from spark.disk.process import is_gone
 
@@ -140,7 +141,7 @@ def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
     if status is None:
         return "never run"
     if status.state in _ALIVE:
-        silence, patience = time.time() - status.at, _patience(status, holder)
+        silence, patience = ago(status.at, time.time()), _patience(status, holder)
         if silence > patience or is_gone(status.host, status.pid, status.started, silence, patience):
             return "dead"
     return str(status.state)
@@ -148,7 +149,7 @@ def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
 
 def _patience(status: FlowStatus, holder: Holder | None) -> float:
     """After which silence (seconds) a flow's process hangs."""
-    renewed = holder is not None and _is_of(status, holder) and time.time() - holder.renewed <= STALE_SECONDS
+    renewed = holder is not None and _is_of(status, holder) and ago(holder.renewed, time.time()) <= STALE_SECONDS
     # One that is opened anew waits for its turn, and its lease was given back.
     return BUSY_SECONDS if renewed or status.state == "starting" else STALE_SECONDS
 
@@ -159,7 +160,7 @@ def taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:
 
     if holder is None or holder.pid == 0:
         return False
-    silence = time.time() - holder.renewed
+    silence = ago(holder.renewed, time.time())
     if silence > EXPIRES_SECONDS or is_gone(holder.host, holder.pid, holder.started, silence, EXPIRES_SECONDS):
         return False
     return status is None or not _is_of(status, holder)

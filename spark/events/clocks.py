@@ -17,6 +17,7 @@ from urllib.parse import quote
 import orjson
 
 from cdc.errors import CheckpointLost
+from spark.disk.files import replaced
 
 # Notes that are kept of a partition: more than batches that Spark may do again after a crash.
 NOTES = 64
@@ -77,15 +78,16 @@ class Clocks:
         known.committed = max(known.committed, committed)
 
     def keep(self) -> None:
-        """Leave notes for the next batch: at the end of a slice, before its batch is committed."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Leave notes for the next batch: at the end of a slice, before its batch is committed.
+
+        Raises:
+            DiskFull: there is no room for them (transient).
+        """
         for (topic, partition), clock in self._now.items():
             notes = {note.offset: note for note in self._read(topic, partition)} | {clock.offset: clock}
             kept = [astuple(notes[offset]) for offset in sorted(notes)[-NOTES:]]
-            path = self._path(topic, partition)
-            new = path.with_suffix(f".{os.getpid()}")
-            new.write_bytes(orjson.dumps(kept))
-            new.replace(path)
+            with replaced(self._path(topic, partition)) as out:
+                out.write(orjson.dumps(kept))
 
     def begin(self, left: Iterable[tuple[str, int]]) -> None:
         """Somebody begins to read: the time in which nobody did is not the standstill of a partition that went on.

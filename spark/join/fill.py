@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from cdc.ages import ago
 from cdc.errors import SinkUnavailable, StateError
 from cdc.log.ends import LogEnds
 from sinks.factory import open_sink
@@ -122,7 +123,7 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore) -> None:
     """
     state, server = load(flow), store.server()
     # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
-    young = state is not None and time.time() - (state.begun or state.at) < flow.reading.tombstone_seconds
+    young = state is not None and ago(state.begun or state.at, time.time()) < flow.reading.tombstone_seconds
     same = state is not None and still_runs(state.server, server) and store.noted().identity == state.attempt
     if state is not None and young and same:
         store.adopt(state.attempt)

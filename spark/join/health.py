@@ -22,6 +22,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from cdc.ages import ago
 from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
 from cdc.join.layout import Arranged, Layout
@@ -90,7 +91,7 @@ def note(store: RowStore, flow: Flow) -> int:
     if server != ours.server:  # from now on the nodes that were added may not be restarted either
         ours = replace(ours, server=server)
         _remember(flow, ours)
-    if time.time() - _path(flow).stat().st_mtime > SEEN_SECONDS:
+    if ago(_path(flow).stat().st_mtime, time.time()) > SEEN_SECONDS:
         _path(flow).touch()  # when it was last seen to be the same run
     batch, _ = committed_offsets(flow.checkpoint)
     if batch > ours.batch:
@@ -112,10 +113,12 @@ def _check_loss(flow: Flow, server: str, lag_seconds: float) -> None:
     Raises:
         StateError: one node of several may have gone back alone, or too long ago (terminal).
     """
-    away = time.time() - _path(flow).stat().st_mtime
+    away = ago(_path(flow).stat().st_mtime, time.time())
     why = ""
     if " " in server:
         why = "a node may have lost its last writes, and what other nodes have of them does not fit any more"
+    elif away == math.inf:
+        why = "nobody knows how long ago that was, for the clock was put back since; the log may lack records of it"
     elif away > lag_seconds:
         why = f"that was {away / 3600:.1f} h ago, and the log keeps every record for {lag_seconds / 3600:.1f} h only"
     if why:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from cdc.ages import at_least
 from cdc.records.history import OFFSET, PARTITION
 from spark.warehouse.commits import loaded
 from spark.warehouse.large_merge import BRANCH
@@ -97,7 +98,7 @@ def remove_left(spark: SparkSession, table: str, before: float, began: float) ->
     if others_in(spark, opened):
         return None
     actions: Any = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
-    time.sleep(max(0.0, began + COMMIT_SECONDS - time.time()))
+    time.sleep(max(0.0, COMMIT_SECONDS - at_least(began, time.time())))
     manifests = str(opened.operations().metadataFileLocation("any")).removesuffix("/any")
     removed = 0
     for folder, at in ((opened.location(), before), (manifests, began)):

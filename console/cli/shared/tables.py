@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cdc.ages import at_least
+
 
 def ago(at: float) -> str:
     """How long ago a moment is, in one unit. Args: ``at``: epoch seconds."""
-    seconds = max(0.0, time.time() - at)
+    seconds = at_least(at, time.time())
     for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {word} ago"

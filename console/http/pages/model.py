@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from cdc.ages import ago, at_least
 from console.http.pages.levels import ORDER, Level, beside, level_of, worst
 from console.http.pages.render import moment
 from operations.overview.changes import KINDS
@@ -42,8 +43,8 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
     words = _words(seen, parts)
     return {
         "at": seen.at if seen and seen.at else None,
-        "age": now - seen.at if seen and seen.at else None,
-        "stale": bool(seen and seen.at and now - seen.at > STALE_SECONDS),
+        "age": at_least(seen.at, now) if seen and seen.at else None,
+        "stale": bool(seen and seen.at and ago(seen.at, now) > STALE_SECONDS),
         "errors": errors,
         "level": "bad" if errors else whole,
         "words": words,

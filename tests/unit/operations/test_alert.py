@@ -39,6 +39,14 @@ def test_it_is_told_once_after_a_while_and_once_when_it_is_well_again() -> None:
     assert said == [(80, "alarm", "sink search"), (120, "well", "sink search")]
 
 
+def test_a_clock_that_is_put_back_does_not_keep_what_is_bad_from_being_told() -> None:
+    """It was not bad for a minute before the clock had come past its beginning again."""
+    alarms = Alarms("shop", 60)
+    assert not alarms.step(9_000.0, {"source": BAD}) and not alarms.step(100.0, {"source": BAD})
+    [said] = alarms.step(160.0, {"source": BAD})
+    assert (said["event"], said["since"]) == ("alarm", 100.0)
+
+
 def test_what_passes_before_that_is_not_told() -> None:
     alarms = Alarms("shop", 60)
     states = [BAD, WELL, BAD, BAD, WELL, Judgement("filling", "x")]

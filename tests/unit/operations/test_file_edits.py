@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -30,6 +31,7 @@ from operations.state.accepted import (
     this_process,
 )
 from operations.state.folder import register_of
+from spark.disk.files import disk_full
 from spark.disk.made_of import define
 from tests.support.promoted import promoted
 
@@ -299,6 +301,31 @@ def test_one_that_differs_is_left_to_a_person_by_its_number(files: Files, run: R
     run.children[0].outcome = cast(Any, False)
     [line] = run.watch.step()
     assert f"--generation {number} --repair`" in line
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), disk_full(Path("running.json"))])
+def test_what_can_not_be_noted_keeps_nothing_from_being_told_and_is_noted_later(
+    files: Files, run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """That the next generation differs was told by nobody, and the applied file was taken up at each step again."""
+
+    def full(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_watch, "note_running", full)
+        [taken, begun] = run.apply(files.text(column="title"))
+        assert "is taken up" in taken and "its next generation is built" in begun
+        assert run.watch.step() == [] and len(run.adopted) == 1
+        run.children[0].outcome = cast(Any, False)
+        [line] = run.watch.step()
+        assert "its next generation differs from Postgres and is not shown" in line
+        [line] = run.apply(files.text(trigger=7))
+        assert "not taken up" in line and run.watch.step() == []
+        assert file_status(run.engine.pipeline)["refused"] is None
+    assert run.watch.step() == []
+    told = file_status(run.engine.pipeline)
+    assert (told["building"], told["running"]) == ([], run.watch.taken.digest) and told["refused"]["at"] == 5.0
 
 
 def test_what_was_being_built_goes_on_after_a_kill(files: Files, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,6 +124,32 @@ def test_one_that_was_cut_is_given_up_only_while_nobody_was_moved(tmp_path: Path
     register.give_up_promotion(2)
     register.begin_promotion(2, 1)
     assert (register.give_up_unmoved(0.0), register.promotion()) == (2, None)
+
+
+@pytest.mark.parametrize("ahead", [3.0, 3600.0])
+def test_one_that_was_begun_before_the_clock_was_put_back_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    """Nobody saw it: what readers of moved views see could be removed, and a second promotion began over the first."""
+    register = Register(tmp_path, "shop", "search")
+    for _ in range(2):
+        register.move(register.create("test").number, "ready")
+    with monkeypatch.context() as patch:
+        patch.setattr("spark.disk.register.time", SimpleNamespace(time=lambda: time.time() + ahead))
+        register.begin_promotion(2, 1)
+    assert register.promotion() == Promotion(2, 1, moving=False)
+    assert register.give_up_unmoved(60.0) == (2 if ahead > 60 else None), "nobody knows how long ago it was begun"
+    with monkeypatch.context() as patch:
+        patch.setattr("spark.disk.register.time", SimpleNamespace(time=lambda: time.time() + ahead))
+        register.begin_promotion(2, 1)
+    register.move_readers(2)
+    assert (register.cut_promotion(0.0), register.cut_promotion(60.0)) == (2, 2 if ahead > 60 else None)
+    with pytest.raises(StateError, match="from generation 1 to 2 has not ended"):
+        register.begin_retiring(2)
+    with pytest.raises(StateError, match="from generation 1 to 2"):
+        register.begin_promotion(3, 1)
+    register.give_up_promotion(2)
+    assert register.promotion() is None
 
 
 def test_what_was_cut_is_finished_or_taken_back_and_nothing_else(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from operations.jobs import jobs as module
 from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
 from operations.state.losses import LossNote
-from spark.disk.lease import Holder, Lease
+from spark.disk.lease import EXPIRES_SECONDS, Holder, Lease
 from spark.disk.process import host_name, is_here, place, signature
 from spark.disk.status import BUSY_SECONDS, FlowStatus, state_of
 from tests.unit.operations.test_file_edits import Files
@@ -179,6 +180,54 @@ def test_of_another_container_of_this_name_it_is_seen_at_once_that_it_has_died(t
     lease.release()
 
 
+# -- a clock that was put back, or of another host is ahead ------------------------------------------------------------
+
+
+def test_a_holder_elsewhere_whose_clock_was_ahead_is_watched_here_and_dead_if_he_says_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He had the lease for as long as the clock was ahead; one that lives must not lose it: there would be two."""
+    now = SimpleNamespace(at=1_000.0)
+
+    def sleep(seconds: float) -> None:
+        now.at += seconds
+
+    clocks = SimpleNamespace(time=time.time, monotonic=lambda: now.at, sleep=sleep)
+    monkeypatch.setattr("spark.disk.lease.time", clocks)
+    lease = Lease(tmp_path, "sink a")
+    for ahead in range(3_600, 3_700, 3):  # he lives
+        lease._write(held(-ahead, **ELSEWHERE))
+        sleep(EXPIRES_SECONDS - 1)
+        assert lease.busy() and lease.held_by_other()
+        with pytest.raises(StateError, match="already run"):
+            Lease(tmp_path, "sink a").take()
+    sleep(EXPIRES_SECONDS - 1)
+    assert lease.busy()
+    sleep(2)
+    assert not lease.busy() and not Lease(tmp_path, "sink a").held_by_other()
+    lease._write(held(-3_600, **ELSEWHERE))
+    assert lease.busy(), "he has said something, so he lives"
+    before = now.at
+    lease.wait_out()
+    assert EXPIRES_SECONDS - 1 < now.at - before < EXPIRES_SECONDS + 1
+    lease.take()
+    lease.release()
+
+
+def test_a_holder_elsewhere_whose_clock_is_ahead_by_a_little_is_not_waited_for(tmp_path: Path) -> None:
+    lease, before = Lease(tmp_path, "sink a"), time.monotonic()
+    lease._write(held(-3, **ELSEWHERE))
+    lease.wait_out()
+    assert lease.busy() and time.monotonic() - before < 10
+
+
+def test_a_flow_that_has_said_something_in_a_moment_still_to_come_says_nothing_now() -> None:
+    assert state_of(said(ago=-3, **ELSEWHERE)) == "running", "another host's clock is ahead by a little"
+    assert state_of(said(ago=-3_600, **ELSEWHERE)) == state_of(said(ago=-3_600, **signature())) == "dead"
+    assert state_of(None, held(-3, **ELSEWHERE)) == "starting"
+    assert state_of(None, held(-3_600, **ELSEWHERE)) == "never run"
+
+
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
@@ -192,6 +241,8 @@ def test_a_loss_that_is_mended_on_another_host_is_told_for_as_long_as_it_is_writ
         (ELSEWHERE, True),
         (BESIDE, True),
         (ELSEWHERE | {"at": time.time() - BUSY_SECONDS - 5}, False),
+        (ELSEWHERE | {"at": time.time() + 3}, True),
+        (ELSEWHERE | {"at": time.time() + 3_600}, False),
         ({"pid": NOBODY}, False),
         ({"started": here["started"] - 1}, False),
     ):
@@ -229,6 +280,10 @@ def test_a_job_of_a_server_on_another_host_is_running_until_that_renews_it_no_mo
     os.utime(files.folder / "p" / ".jobs" / "0000000000001-aaaaaa.json", (long_ago, long_ago))
     assert [job.state for job in jobs.newest()] == ["cut"]
     assert jobs.wait(jobs.begin("pause", "cache"), 30).state == "done"
+    for ahead, state in ((3, "running"), (3_600, "cut")):
+        at = time.time() + ahead
+        os.utime(files.folder / "p" / ".jobs" / "0000000000001-aaaaaa.json", (at, at))
+        assert jobs.newest()[-1].state == state
 
 
 def test_a_job_that_says_nothing_is_renewed_for_servers_on_other_hosts(

@@ -21,6 +21,7 @@ from console.http.pages.render import count, rate, size, span
 from operations.generations.promotion import promotion_report
 from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
+from operations.overview.changes import KINDS, Rates
 from operations.overview.history import EVERY_SECONDS, HOUR, History, Sample, sample_of
 from operations.overview.watching import Seen
 from operations.state.folder import register_of
@@ -71,6 +72,16 @@ def test_an_hour_is_kept_and_no_more() -> None:
     assert set(history.to_dict()) == {"at", "age", "behind", "state"}
 
 
+def test_the_page_goes_on_after_the_clock_was_put_back() -> None:
+    """For as long as it had been ahead the line stood still, and no rate was known."""
+    history, rates = History(), Rates()
+    for at in (*range(9_000, 9_060, 5), *range(100, 160, 5)):
+        history.add(sample(float(at), read=at))
+        [told] = rates.add(float(at), [{"table": "t", **dict.fromkeys(KINDS, at)}]).values()
+    assert [one.at for one in history] == sorted(one.at for one in history) and list(history)[-1].at >= 145
+    assert history.rates()["read"] == 1.0 and set(told.values()) == {1.0}
+
+
 def test_a_peak_of_an_hour_is_not_lost_in_the_line() -> None:
     history = History()
     for at in range(0, HOUR, 5):
@@ -95,6 +106,16 @@ def test_a_generation_beside_the_living_one_is_judged_by_its_own_words() -> None
     assert {beside(state, None).judgement for state in STATES} <= set(JUDGEMENTS)
     assert beside("running", None).judgement == "well"  # however old it is: nobody reads it
     assert beside("dead", "no room").judgement == "stopped" and beside("filling", None).judgement == "filling"
+
+
+@pytest.mark.parametrize(("now", "age", "stale"), [(3.0, 1.0, False), (30.0, 28.0, True), (1.0, 0.0, False)])
+def test_a_look_that_is_old_or_of_before_the_clock_was_put_back_is_said_to_be_old(
+    now: float, age: float, stale: bool
+) -> None:
+    view = overview(Seen(1, 2.0, 0.1), {}, now)
+    assert (view["age"], view["stale"]) == (age, stale)
+    view = overview(Seen(1, 3_600.0, 0.1), {}, now)
+    assert (view["age"], view["stale"]) == (0.0, True)
 
 
 def test_the_page_judges_nothing_by_itself() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -175,6 +177,10 @@ def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeyp
     write_note(pipeline, "hook", Health("failing", 7, 1.0, 3, 1, 2.0, "it answers 500"))
     [now] = push_report(pipeline)
     assert (now["state"], now["lag_entries"], now["letters"], now["why"]) == ("failing", 7, 1, "it answers 500")
+    with monkeypatch.context() as patch:  # it was said before the clock was put back
+        patch.setattr("operations.push.health.time", SimpleNamespace(time=lambda: time.time() + 3_600))
+        write_note(pipeline, "hook", Health("failing", 7, 1.0, 3, 1, 2.0, "it answers 500"))
+    assert [one["state"] for one in push_report(pipeline)] == ["stopped"]
     monkeypatch.setattr("operations.push.health.STALE_SECONDS", -1.0)
     [later] = push_report(pipeline)
     assert later["state"] == "stopped" and later["why"] == "it answers 500"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +62,19 @@ def test_a_run_on_another_host_that_nobody_can_see_does_nothing_but_lets_go_of_s
     assert tuple(let_go(fewer)) == ("third",)
     assert pending(fewer) is None and file_status(fewer)["pid"] is None and under_way(fewer) == (set(), set())
     assert tuple(let_go(elsewhere)) == ()
+
+
+def test_a_run_on_another_host_whose_clock_was_ahead_is_alive_for_as_long_as_it_renews_a_lease(
+    files: Files, elsewhere: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = SimpleNamespace(at=1_000.0)
+    monkeypatch.setattr("spark.disk.lease.time", SimpleNamespace(time=time.time, monotonic=lambda: now.at))
+    for ahead in (3_600, 3_603):
+        renew(elsewhere, -ahead, **ELSEWHERE)
+        now.at += 60.0
+        assert file_status(files.load())["pid"] == NOBODY
+    now.at += 60.0
+    assert file_status(files.load())["pid"] is None
 
 
 def test_a_run_of_this_host_that_is_gone_lets_go_of_nothing(files: Files, elsewhere: Pipeline) -> None:

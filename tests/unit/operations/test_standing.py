@@ -270,6 +270,7 @@ def test_status_says_why_a_matcher_does_not_go_on(tmp_path: Path) -> None:
     for note, why in (
         (MatcherNote(error="the search server is away"), "the search server is away"),
         (MatcherNote(at=time.time() - 100), "no `headwater run` has done it for 100 s"),
+        (MatcherNote(at=time.time() + 3_600), "no `headwater run` has done it for 0 s"),  # the clock was put back
     ):
         note.write(pipeline, "order")
         assert list(_unjudged(standing_report(pipeline))) == [f"standing queries of order are not judged: {why}"]

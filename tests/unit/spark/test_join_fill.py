@@ -23,6 +23,7 @@ from spark.behind import Behind
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query, start
 from spark.join.slices import FillState, Slice
+from spark.log_gaps import LONG_AGO, Vigil, unread_since
 from spark.reading.computed import FAILED, WHERE
 from spark.reading.spec import FlowSpec
 from spark.write import NEW, from_arrow
@@ -290,6 +291,24 @@ def test_a_fill_begun_longer_ago_than_deletes_are_remembered_begins_anew(flow: F
     fill._save(flow, replace(first, begun=time.time() - 8 * 86400).after(piece, time.time() - newest))
     assert prepare(flow, target, store).rows == {}
     assert target.calls == ["empty", "setup"]
+
+
+@pytest.mark.parametrize(("ahead", "anew"), [(3.0, False), (10 * 86400, True)])
+def test_a_fill_begun_under_a_clock_that_was_ahead_begins_anew_once_that_is_right(
+    flow: Flow, ahead: float, anew: bool
+) -> None:
+    """It stayed young for as long as the clock had been ahead, and rows that were deleted meanwhile stayed for good."""
+    target, store = Target(), Store()
+    first = prepare(flow, target, store)
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, replace(first, begun=time.time() + ahead).after(piece, time.time()))
+    vigil = Vigil(flow)
+    assert vigil.late(None, filling=True) == anew, "it is ended while it runs"
+    assert (unread_since(flow.folder) == LONG_AGO) == anew
+    assert (prepare(flow, target, store).rows == {}) == anew
+    vigil.reread(filling=True)
+    assert not vigil.late(None, filling=True) and target.calls == ["empty", "setup"] * anew
 
 
 def test_a_fill_of_an_earlier_release_that_was_cut_begins_anew(flow: Flow) -> None:

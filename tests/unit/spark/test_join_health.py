@@ -250,6 +250,26 @@ def test_fault_37_a_loss_that_is_older_than_the_log_keeps_everything_is_refused(
     assert health.check(store, flow, IDENTITY, 7200) == 1
 
 
+def test_fault_37_when_the_store_was_seen_last_is_never_still_to_come(flow: Flow) -> None:
+    """Under a clock that was ahead: a loss was younger than nothing, and was replayed from what compaction had left."""
+    store, path = Restarting(), flow.folder / "rowstore.json"
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0)
+    health.note(store, flow)
+    ahead = time.time() + 4000
+    os.utime(path, (ahead, ahead))
+    health.note(store, flow)
+    assert abs(path.stat().st_mtime - time.time()) < 600
+    os.utime(path, (ahead, ahead))
+    commit(flow, 1)
+    store.run = "two"
+    with pytest.raises(StateError, match="nobody knows how long ago that was, for the clock was put back since"):
+        health.check(store, flow, IDENTITY, 7200)
+    just = time.time() + 3  # a server that keeps the folder has a clock of its own
+    os.utime(path, (just, just))
+    assert health.check(store, flow, IDENTITY, 7200) == 1
+
+
 def test_fault_37_a_store_that_was_emptied_while_nothing_happens_is_noticed(flow: Flow) -> None:
     store = Restarting()
     health.check(store, flow, IDENTITY)

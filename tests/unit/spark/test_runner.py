@@ -306,11 +306,11 @@ def test_the_end_of_a_fill_is_counted_though_nobody_looked_between_it_and_the_fi
 def test_a_status_that_can_not_be_written_ends_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.step()
 
-    def full(_self: Path, _text: str) -> None:
+    def full(_self: Path, _target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(Path, "replace", full)
         case.flow.folder.joinpath("status.json").unlink()
         case.runner.step()
         assert case.runner.trouble is not None and str(case.flow.folder) in case.runner.trouble
@@ -331,11 +331,11 @@ def test_a_look_at_the_log_that_can_not_be_noted_ends_nothing(
     before = (case.flow.folder / UNREAD).read_text()
     case.step()
 
-    def full(_self: Path, _text: str) -> None:
+    def full(_self: Path, _target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(Path, "replace", full)
         assert case.step().unread_since == looks[-1].at, "it is known all the same"
         assert case.queries[0].isActive and (case.flow.folder / UNREAD).read_text() == before
     assert log_gaps.read_unread(case.flow, 3).since == began - 5, "the next start takes it for older than it is"
@@ -410,10 +410,10 @@ def test_a_full_disk_has_room_for_a_new_word_in_place_of_the_old(case: Case, mon
     """Else a process that waits for room would be called dead, and its lease would run out."""
     case.step()
 
-    def full(_self: Path, _text: str) -> None:
+    def full(_self: Path, _target: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "replace", full)
     case.queries[0].fails("cdc.errors.SinkUnavailable: it is down")
     assert (case.step().state, case.read().last_error) == ("retrying", "it is down")
     lease = Lease(case.flow.folder.parent, "g")
@@ -429,12 +429,11 @@ def test_a_full_disk_has_room_for_a_new_word_in_place_of_the_old(case: Case, mon
 def test_half_a_file_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write_atomic(tmp_path / "a.json", "old")
 
-    def half(self: Path, text: str) -> None:
-        with self.open("w") as out:
-            out.write(text[:1])
+    def half(self: Path, _target: Path) -> None:
+        self.write_text(self.read_text()[:1])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(Path, "replace", half)
     with pytest.raises(files.DiskFull, match=str(tmp_path / "a.json")):
         files.write_atomic(tmp_path / "a.json", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"] and (tmp_path / "a.json").read_text() == "old"

@@ -12,7 +12,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -250,9 +250,7 @@ class Fill:
             return
         sink = open_sink(dict(self._flow.spec.sink_config))
         try:
-            bulk_load: Callable[[str, bool], None] | None = getattr(sink, "bulk_load", None)
-            if bulk_load is not None:
-                bulk_load(view_of(self._flow.spec).name, on)
+            sink.bulk_load(view_of(self._flow.spec).name, on)
         finally:
             sink.close()
 

@@ -6,7 +6,6 @@ its process was away, its sink was, or one batch has waited all the time (spark/
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.files import write_atomic
+from spark.disk.filling import load
 from spark.disk.state import UNREAD, rebuild_command
 from spark.flow import Flow
 from spark.unread import PARTS, Look, Mark, Unread
@@ -150,10 +150,12 @@ def _committed_at(folder: Path, batch: int) -> float | None:
 def _fill_begun(folder: Path) -> float | None:
     """A fill reads the log up to where it ended at its beginning; the live flow goes on from there."""
     try:
-        fill = json.loads((folder / "fill.json").read_text())
-    except (FileNotFoundError, ValueError):
+        fill = load(folder)
+    except ValueError:
         return None
-    return min(float(fill.get("begun") or fill.get("at") or 0.0), time.time()) or None
+    if fill is None:
+        return None
+    return min(fill.begun or fill.at, time.time()) or None
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------

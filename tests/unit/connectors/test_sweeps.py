@@ -196,9 +196,8 @@ def test_an_attempt_that_nobody_remembers_may_have_left_rows(
 ) -> None:
     """Notifications are kept for a week: who had not waited for the end by then had tables completed, and not swept."""
     consumer = SimpleNamespace(assign=lambda _: None, poll=lambda _: messages.pop(0), close=lambda: None)
-    monkeypatch.setattr(signals, "notification_topic", lambda _: "n")
     monkeypatch.setattr(signals, "encoding_of", lambda _: SimpleNamespace(loads=json.loads))
-    pipeline = cast(Any, SimpleNamespace(source=SimpleNamespace(reader=lambda: None)))
+    pipeline = cast(Any, SimpleNamespace(source=SimpleNamespace(reader=lambda: None), notification_topic="n"))
     heard = signals.Notifications(cast(Any, SimpleNamespace(consumer=lambda: consumer)), pipeline).catch_up()
     assert heard.forgotten == heard.interrupted == forgotten
     monkeypatch.setattr(snapshot, "complete", lambda _, __, ___, entries: {entry.table for entry in entries})

@@ -12,7 +12,6 @@ held against each other; against pgsync's one bootstrap the first rebuild counts
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -22,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from elasticsearch import Elasticsearch
 
@@ -39,6 +37,7 @@ from benchmarks.results import Measurement
 from benchmarks.stack import ready
 from cdc.log.ends import LogEnds
 from deploy.local.stack import LocalStack
+from spark.disk.filling import load
 from tests.support.background import Background
 
 # All of the flights example: the index that its users have.
@@ -202,8 +201,9 @@ class _Run(Piped):
             raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
         whole = time.perf_counter() - began
         folder = self.folder / "state" / "benchcard" / "search" / f"g{generation}" / INDEX
-        fill: dict[str, Any] = json.loads((folder / "fill.json").read_text())
-        return Filled(rows, fill["at"] - fill["begun"], whole, peak)
+        fill = load(folder)
+        assert fill is not None
+        return Filled(rows, fill.at - fill.begun, whole, peak)
 
     def rebuilt_anew(self, generation: int, rows: int) -> Filled:
         """The same, after the generation before it was removed."""

@@ -8,7 +8,6 @@ the CPU seconds that are printed say what was at its limit. Then rows are update
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -17,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -33,6 +31,7 @@ from benchmarks.stack import ready
 from deploy.local.rediscluster import RedisCluster
 from deploy.local.sparkcluster import SparkCluster
 from deploy.local.stack import LocalStack
+from spark.disk.filling import FillState
 
 COMMAND = "python -m benchmarks.run scaling"
 FLIGHTS, UPDATES, ROUNDS = 40_000, 10_000, 2
@@ -122,8 +121,8 @@ class _Run(Piped):
                 time.sleep(0.1)
         if process.wait(CAUGHT_UP_SECONDS) != 0:
             raise RuntimeError(f"the rebuild failed:\n{(self.folder / 'rebuild.log').read_text()[-3000:]}")
-        state: dict[str, Any] = json.loads(fill.read_text())
-        return state["at"] - state["begun"], costs
+        state = FillState.from_json(fill.read_text())
+        return state.at - state.begun, costs
 
     def updated(self, workload: Workload) -> tuple[float, Costs]:
         """Updates a second while two workers keep the sink, and their costs."""
@@ -161,8 +160,6 @@ class _Run(Piped):
 
 def _filled(fill: Path) -> bool:
     """Whether every offset of both passes is done."""
-    from spark.join.slices import FillState
-
     return FillState.from_json(fill.read_text()).done
 
 

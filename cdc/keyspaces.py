@@ -23,11 +23,6 @@ def outer_stems(stem: str) -> Iterator[str]:
         yield stem[: found.start()]
 
 
-def meet(first: str, second: str) -> bool:
-    """Whether keys of two stems can be the same."""
-    return first == second or first in outer_stems(second) or second in outer_stems(first)
-
-
 def is_reserved(stem: str) -> bool:
     """Whether a view of this stem would hold keys of Headwater's own."""
     return any(key.startswith(f"{stem}:") for key in (VERSIONS, CLAIMS, ROW_STORES))

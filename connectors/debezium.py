@@ -109,7 +109,7 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
     # Without any key there is nothing to name: the check of keys refuses such a table, and once is enough.
     keyless = [t for f in facts if not f.has_primary_key and (t := catalogue.tables[f.name]).primary_key]
     config = {
-        "topic.prefix": pipeline.kafka.topic_prefix or pipeline.name,
+        "topic.prefix": pipeline.kafka.topic_prefix,
         "database.hostname": source.host,
         "database.port": str(source.port),
         "database.dbname": source.database,
@@ -234,7 +234,7 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         # Watermark rows are deleted again, or the signal table grows by two rows a chunk for ever.
         "incremental.snapshot.watermarking.strategy": "insert_delete",
         "notification.enabled.channels": "sink",
-        "notification.sink.topic.name": notification_topic(pipeline),
+        "notification.sink.topic.name": pipeline.notification_topic,
     }
 
 
@@ -282,11 +282,6 @@ def _reselector(name: str, *, unavailable: bool) -> dict[str, str]:
         f"{name}.reselect.cache.enabled": "true",
         f"{name}.reselect.cache.max.size": str(CACHED_ROWS),
     }
-
-
-def notification_topic(pipeline: Pipeline) -> str:
-    """Topic in which Debezium tells how its snapshots go."""
-    return f"{pipeline.kafka.topic_prefix or pipeline.name}-notifications"
 
 
 def signal_topic_of_table(pipeline: Pipeline) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cdc.errors import SourceError
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
+from cdc.pipeline.models import DEAD_LETTERS
 from connectors.actions import Action, Show, run_all
 from connectors.advisory_lock import changing
 from connectors.captured import read_captured, read_left
@@ -100,7 +101,7 @@ def _topics_of_schemas(servers: Servers) -> list[str]:
     begins = [pipeline.topic(table.removesuffix("*")) for table in whole]
     for name in servers.kafka.beginning(begins):
         rest = next(name.removeprefix(one) for one in begins if name.startswith(one))
-        if "." not in rest and rest != "dead-letters":
+        if "." not in rest and rest != DEAD_LETTERS:
             names.add(name)
     return sorted(names)
 

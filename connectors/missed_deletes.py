@@ -13,7 +13,6 @@ Memory is bounded: keys go to files by their hash, and one file is looked at at 
 
 from __future__ import annotations
 
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ from cdc.errors import KafkaError, SourceError
 from cdc.log.records import records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN, lsn_of
+from cdc.scratch import scratch_folder
 from connectors.absent_keys import NO_SWEEP, KeyCheck
 from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
@@ -68,7 +68,7 @@ def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nob
     tables = [table for table in tables if table not in kept]
     catalogue = read_catalogue(servers.setup, tables)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-sweep-")))
+        folder = stack.enter_context(scratch_folder("headwater-sweep-"))
         ghosts = [Ghosts(servers, catalogue.tables[table], folder / str(n)) for n, table in enumerate(tables)]
         for each in ghosts:
             each.suspect(told)

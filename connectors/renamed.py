@@ -25,7 +25,7 @@ def refuse_renamed(pipeline: Pipeline, config: Mapping[str, str]) -> None:
     named = {
         "slot.name": ("source.slot", pipeline.source.slot),
         "publication.name": ("source.publication", pipeline.source.publication),
-        "topic.prefix": ("kafka.topic_prefix", pipeline.kafka.topic_prefix or pipeline.name),
+        "topic.prefix": ("kafka.topic_prefix", pipeline.kafka.topic_prefix),
         # In our schema is also the list of what is captured: in another one there is none, and all begins anew.
         "signal.data.collection": ("source.schema", names.qualified(names.signal)),
     }

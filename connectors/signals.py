@@ -15,7 +15,7 @@ from cdc.errors import KafkaUnavailable
 from cdc.log.client import PARTITION_EOF, SECONDS, Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from connectors.debezium import notification_topic, pattern
+from connectors.debezium import pattern
 
 # Statuses of a table's incremental snapshot that mean that all of its rows were sent.
 COMPLETE = {"SUCCEEDED", "EMPTY"}
@@ -69,7 +69,7 @@ def _send(kafka: Kafka, pipeline: Pipeline, signal: Mapping[str, Any]) -> None:
     failed: list[str] = []
     producer.produce(
         pipeline.signal_topic,
-        key=pipeline.kafka.topic_prefix or pipeline.name,  # Debezium ignores signals with another key
+        key=pipeline.kafka.topic_prefix,  # Debezium ignores signals with another key
         value=value,
         on_delivery=lambda error, _: failed.append(str(error)) if error else None,
     )
@@ -144,7 +144,7 @@ class Notifications:
         self._begins: int | None = None  # the first offset that is there
         self._encoding = encoding_of(pipeline.source.reader())
         self.consumer = kafka.consumer()
-        self.consumer.assign([TopicPartition(notification_topic(pipeline), 0, OFFSET_BEGINNING)])
+        self.consumer.assign([TopicPartition(pipeline.notification_topic, 0, OFFSET_BEGINNING)])
 
     def close(self) -> None:
         """Close the consumer."""

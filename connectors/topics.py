@@ -12,7 +12,7 @@ from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from cdc.resolve.versions import kept_versions
 from connectors.actions import Action
-from connectors.debezium import beat_topic, marker_topic, notification_topic, signal_topic_of_table
+from connectors.debezium import beat_topic, marker_topic, signal_topic_of_table
 from connectors.outbox import event_topics
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -65,7 +65,7 @@ def control_topics(pipeline: Pipeline) -> list[Topic]:
         short(pipeline.signal_topic, 7),
         short(signal_topic_of_table(pipeline), 1),
         short(beat_topic(pipeline), 1),
-        short(notification_topic(pipeline), 7),
+        short(pipeline.notification_topic, 7),
     ]
 
 

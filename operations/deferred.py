@@ -11,7 +11,7 @@ from operations.rowstore import row_store_settings
 from sinks.rowstore.contract import still_runs
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.disk.checkpoint import in_fill, is_live
+from spark.disk.filling import in_fill, is_live
 from spark.disk.state import Generation
 
 # The row store is asked on the side; one that does not answer proves nothing.

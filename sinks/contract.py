@@ -170,6 +170,15 @@ class Target(Protocol):
         """The newest token that has claimed this generation; None if none has."""
         ...
 
+    def oldest_claim(self, target: str) -> int | None:
+        """The token that all of this generation shows, so that one that was put back from an older copy is known by an
+        older one. None if nobody has claimed it, and of a target whose claims don't tell that.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+        """
+        ...
+
     def there(self, target: str) -> bool:
         """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
         ...

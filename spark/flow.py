@@ -28,6 +28,7 @@ from spark import replay
 from spark.arrow import map_in_arrow
 from spark.disk.applied import tell_applied
 from spark.disk.checkpoint import check_checkpoint, committed_offsets, planned, trim
+from spark.disk.filling import has_place
 from spark.disk.state import rebuild_command
 from spark.disk.status import FlowStatus
 from spark.drain import drained
@@ -179,7 +180,7 @@ def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, separate: bool
 def has_set_up(folder: Path) -> bool:
     """Whether the flow of a folder came so far as to have made its targets ready: Spark's metadata, and a fill's place,
     are written after that."""
-    return (folder / "checkpoint" / "metadata").exists() or (folder / "fill.json").exists()
+    return (folder / "checkpoint" / "metadata").exists() or has_place(folder)
 
 
 def flow_name(view: View, *, separate: bool) -> str:

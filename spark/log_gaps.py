@@ -6,7 +6,6 @@ its process was away, its sink was, or one batch has waited all the time (spark/
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.files import write_atomic
+from spark.disk.filling import load
 from spark.disk.state import UNREAD, rebuild_command
 from spark.flow import Flow
 from spark.unread import PARTS, Look, Mark, Unread
@@ -157,10 +157,12 @@ def _fill_begun(folder: Path) -> float | None:
     Of one that was begun in what is still to come nobody knows when that was: long ago, or it would never be too late.
     """
     try:
-        fill = json.loads((folder / "fill.json").read_text())
-    except (FileNotFoundError, ValueError):
+        fill = load(folder)
+    except ValueError:
         return None
-    begun = float(fill.get("begun") or fill.get("at") or 0.0)
+    if fill is None:
+        return None
+    begun = fill.begun or fill.at
     return LONG_AGO if ago(begun, time.time()) == math.inf else begun or None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import orjson
@@ -84,6 +85,7 @@ def expected(
     *,
     words: bool = False,
     events: Events | Versions | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Expected]:
     """What a sink must hold, row by row of the root.
 
@@ -95,6 +97,7 @@ def expected(
         words: see ``truth.spark_sql.computed``.
         events: reads the log's, which a view that is made of events, and what a joined one shows as it was, are
             compared with.
+        folder: where these wait, which may be as much as the log; None for where temporary files lie.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
@@ -102,13 +105,16 @@ def expected(
     """
     refuse_altered(view)
     if isinstance(view, StatefulView):
-        yield from _logged(view, cast("Events | None", events), spark, ids)
+        yield from _logged(view, cast("Events | None", events), spark, ids, folder)
         return
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
     with ThreadPoolExecutor(1, "headwater-truth") as pool:
         ask = _Asking(spark, view, pool, words)
-        pages = _rows(view, connection, ask, ids) if tree is None else _joined(view, tree, connection, ask, ids, events)
+        if tree is None:
+            pages = _rows(view, connection, ask, ids)
+        else:
+            pages = _joined(view, tree, connection, ask, ids, events, folder)
         before: _Page | None = None
         for page in pages:
             if before is not None:
@@ -119,17 +125,21 @@ def expected(
 
 
 def _logged(
-    view: StatefulView, events: Events | None, spark: SparkSession | None, ids: Sequence[str] | None
+    view: StatefulView,
+    events: Events | None,
+    spark: SparkSession | None,
+    ids: Sequence[str] | None,
+    folder: Path | None,
 ) -> Iterator[Expected]:
     if events is None or spark is None:
         raise ConfigError(f"view {view.name} is {view.made}, which are in the log alone")
     if isinstance(view, FoldView):
-        for key, document, state, failed in states(view, events, spark, ids):
+        for key, document, state, failed in states(view, events, spark, ids, folder):
             yield Expected(key, document, state, Broken({"fold.step": view.step}) if failed else None)
         return
     kept = None if ids is None else frozenset(ids)
-    found = matches(view, events, spark) if isinstance(view, MatchView) else None
-    for told in windows(view, events, spark) if isinstance(view, WindowView) else found or ():
+    found = matches(view, events, spark, folder) if isinstance(view, MatchView) else None
+    for told in windows(view, events, spark, folder) if isinstance(view, WindowView) else found or ():
         if kept is None or told.key in kept:
             yield Expected(told.key, b"{}", told.fields, unsure=told.unsure)
 
@@ -184,7 +194,13 @@ def _rows(view: View, connection: Connection, ask: _Asking, ids: Sequence[str] |
 
 
 def _joined(
-    view: View, tree: Node, connection: Connection, ask: _Asking, ids: Sequence[str] | None, logged: Any
+    view: View,
+    tree: Node,
+    connection: Connection,
+    ask: _Asking,
+    ids: Sequence[str] | None,
+    logged: Any,
+    folder: Path | None,
 ) -> Iterator[_Page]:
     if not tree.versioned():
         yield from _assembled(view, tree, connection, ask, ids, None)
@@ -195,7 +211,7 @@ def _joined(
             means="Postgres does not know that any more: it is in the log alone",
             fix="fill a generation beside (`headwater rebuild FILE SINK`), look at that, and promote it or drop it",
         )
-    with history(tree, logged) as found:
+    with history(tree, logged, folder) as found:
         yield from _assembled(view, tree, connection, ask, ids, found)
 
 

@@ -29,7 +29,6 @@ SESSION = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
 }
-SESSION_SQL = "; ".join(f"SET {name} = '{value}'" for name, value in SESSION.items())
 
 # Distinct texts of a column whose value is kept for the next row that has the same; longer texts seldom come twice.
 _REMEMBERED, _SHORT = 10_000, 64

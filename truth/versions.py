@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,8 +20,9 @@ from cdc import types
 from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
+from cdc.scratch import scratch_folder
 from cdc.types.times import days_of
-from truth.events.logged import scratch
+from truth.events.logged import PREFIX, scratch
 
 # What has become of a row; the last one is a delete that was found out by reading.
 CREATED, DELETED, READ, MISSED = "c", "d", "r", "missed"
@@ -125,17 +126,18 @@ def _micros(moment: Any) -> int | None:
 
 
 @contextmanager
-def history(root: Node, read: Versions) -> Iterator[History]:
+def history(root: Node, read: Versions, folder: Path | None = None) -> Iterator[History]:
     """All versions of the tables that a tree shows as they were.
 
     Args:
         root: the tree.
         read: reads the log from its beginning; what it raises is raised here.
+        folder: where versions wait; None for where temporary files lie.
     """
     tables = {name: table for name, table in root.tables().items() if name in root.versioned()}
     with (
-        tempfile.TemporaryDirectory(prefix="headwater-versions-") as folder,
-        scratch(f"{folder}/versions", _TABLE) as store,
+        scratch_folder(PREFIX, folder) as own,
+        scratch(own / "versions", _TABLE) as store,
     ):
         store.executemany("INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)", _rows(tables, read))
         store.execute(_INDEX)

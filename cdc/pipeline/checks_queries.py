@@ -75,10 +75,10 @@ def _push(pipeline: Pipeline, at: Path, one: MatchPush) -> Iterator[Wrong]:
 
 def _ours(pipeline: Pipeline, topic: str) -> bool:
     """Whether a topic is the pipeline's, or may become it: with an outbox every type of event may get its own."""
-    prefix, events = pipeline.kafka.topic_prefix, pipeline.events_topic
+    events = pipeline.events_topic
     if pipeline.source.outbox is not None and (topic == events or topic.startswith((f"{events}.", f"{events}_"))):
         return True  # Kafka calls a topic a.b and a topic a_b one
-    return topic.startswith((f"{prefix}.", f"{prefix}-signal", f"{prefix}-notifications", "__"))
+    return topic.startswith((pipeline.topic(""), pipeline.signal_topic, pipeline.notification_topic, "__"))
 
 
 def _names(pipeline: Pipeline) -> Iterator[Wrong]:

@@ -35,6 +35,9 @@ from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
 from cdc.pipeline.views import JOINS, STATEFUL, View
 
+# How the topic of dead letters is called behind the prefix: no table's, which has a dot.
+DEAD_LETTERS = "dead-letters"
+
 Path = tuple[str | int, ...]
 
 
@@ -253,12 +256,17 @@ class Pipeline(Part):
     @property
     def dead_letter_topic(self) -> str:
         """Where records and documents go that no retry can land, with their reason."""
-        return f"{self.kafka.topic_prefix}.dead-letters"
+        return self.topic(DEAD_LETTERS)
 
     @property
     def signal_topic(self) -> str:
         """Where the connector is asked for incremental snapshots."""
         return f"{self.kafka.topic_prefix}-signal"
+
+    @property
+    def notification_topic(self) -> str:
+        """Where Debezium tells how its snapshots go."""
+        return f"{self.kafka.topic_prefix}-notifications"
 
     @property
     def events_topic(self) -> str:

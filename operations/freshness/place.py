@@ -24,6 +24,7 @@ from operations.state.losses import LossNote
 from operations.state.pausing import rests
 from spark.disk.applied import applied_offsets
 from spark.disk.files import Stamp, stamp
+from spark.disk.filling import FILL
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 from spark.disk.status import FlowStatus, state_of
@@ -240,7 +241,7 @@ class Place:
             applied = applied_offsets(folder)
             hold = "what it kept was lost, and is made again" if lost else self._deferred.why(generation, name)
             told = (state_of(status, holder), status.batch_id, status.records, status.deferred, status.got_on)
-            sign = (*told, stamp(folder / "fill.json"), json.dumps(applied, sort_keys=True))
+            sign = (*told, stamp(folder / FILL), json.dumps(applied, sort_keys=True))
             found[name] = FlowPlace(status.topics, applied, hold, lost, sign, ids)
         return found
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def refuse_elsewhere(build: Opened, flow: Flow) -> None:
         for view in views:
             refuse_claimed(flow, view, opened.claimed(view), noted, build.token)
             if has_set_up(flow.folder):  # who has not made it ready yet has written nothing that could lack
-                refuse_put_back(flow, view, _oldest_claim(opened, view), made.get(view))
+                refuse_put_back(flow, view, opened.oldest_claim(view), made.get(view))
             _refuse_unseen(build, opened, view, new=flow.is_new)
     finally:
         opened.close()
@@ -127,12 +127,6 @@ def refuse_claimed(flow: Flow, view: str, claimed: int | None, noted: int | None
         fix="nothing, if the other one is meant to run; else end that, and `headwater run FILE --take-over` goes on"
         " from where this folder is: what was applied since is applied again, which changes nothing",
     )
-
-
-def _oldest_claim(opened: Target, view: str) -> int | None:
-    """The token that all of a target shows; None of one that may lose its newest writes by itself, or does not tell."""
-    oldest: Callable[[str], int | None] | None = getattr(opened, "oldest_claim", None)
-    return None if oldest is None else oldest(view)
 
 
 def refuse_put_back(flow: Flow, view: str, shown: int | None, made: int | None) -> None:

@@ -69,7 +69,6 @@ def replay_letters(
     *,
     values: bool = False,
     say: Callable[[str], None] = lambda line: None,
-    stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Write the keys of letters again, as they are now.
 
@@ -78,7 +77,6 @@ def replay_letters(
         wanted: which letters.
         values: whether a reason is told in full, which quotes what rows hold.
         say: told a line now and then.
-        stop: asked between two pages; what is done by then stays done.
 
     Raises:
         StateError: a sink is paused (terminal; nothing was written).
@@ -92,7 +90,7 @@ def replay_letters(
     found.log.clear({key: logged.at for key, logged in found.healed.items()})
     with Openings(pipeline, say).opened() as openings:
         for group, letters in _groups(pipeline, wanted, found).items():
-            _group(openings, work, found, group, letters, say, stop)
+            _group(openings, work, found, group, letters, say)
     return work.to_dict(pipeline, values=values)
 
 
@@ -115,7 +113,6 @@ def _group(
     group: tuple[str, int, str],
     letters: Mapping[bytes, Logged],
     say: Callable[[str], None],
-    stop: Callable[[], bool],
 ) -> None:
     from operations.letters.rewrite import written_again
 
@@ -123,8 +120,6 @@ def _group(
     say(f"{sink}{f', {view}' if view else ''}: {len(letters):,} letters")
     pace, done, keys = Pace(say, "letters"), 0, list(letters)
     for start in range(0, len(keys), PAGE):
-        if stop():
-            return
         page = {key: letters[key] for key in keys[start : start + PAGE]}
         plain = {key: logged.letter for key, logged in page.items()}
         try:

@@ -16,9 +16,10 @@ def compare(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, A
     """Hold a generation against Postgres, the shape of `verify --json`: by a process of its own, because who keeps the
     generation up to date has no time for it."""
     from operations.run.machines import alone
-    from operations.verify.report import verify_report
+    from operations.verify.report import verified
+    from operations.verify.verifier import Asked
 
-    return verify_report(alone(pipeline, None), [sink], SETTLE_SECONDS, say, generation=number)
+    return verified(alone(pipeline, None), Asked([sink], SETTLE_SECONDS, generation=number), say)
 
 
 def judged(report: Mapping[str, Any], say: Say) -> tuple[bool, bool]:

@@ -21,7 +21,8 @@ from connectors.servers import Servers, open_servers
 from operations.opened import Opened
 from operations.pace import Pace
 from sinks.rowstore.redis import RedisRowStore
-from spark.disk.checkpoint import committed_offsets, committed_watermark, is_live
+from spark.disk.checkpoint import committed_offsets, committed_watermark
+from spark.disk.filling import is_live
 from spark.events.clocks import Clocks
 
 # Between two looks at how far a flow is.

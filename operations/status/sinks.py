@@ -192,7 +192,8 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
 
 
 def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[str, Any]:
-    from spark.disk.checkpoint import committed_offsets, passes_before
+    from spark.disk.checkpoint import committed_offsets
+    from spark.disk.filling import passes_before
     from spark.disk.status import FlowStatus
 
     folder, holder = generation.flow_folder(name), generation.lease.holder()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from cdc.gather import Gathering
 from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline, load
 from cdc.resolve.joins import NO_CONSTRAINT
+from cdc.scratch import scratch_folder
 from operations.explain.differences import ABSENT, differences
 from operations.testing.cases import Case, Expected, Result, Wrong
 from operations.testing.files import files_of, read_file
@@ -107,9 +107,9 @@ class _Sparks(ExitStack):
 
         if self._session is None:
             self._say("starting Spark for views with Spark SQL")
-            folder = self.enter_context(tempfile.TemporaryDirectory(prefix="headwater-test-"))
+            folder = self.enter_context(scratch_folder("headwater-test-"))
             # Nothing is left beside the file: a check of a pull request has no state.
-            engine = self._pipeline.engine.model_copy(update={"state_dir": folder})
+            engine = self._pipeline.engine.model_copy(update={"state_dir": str(folder)})
             self._session = self.enter_context(analyser(self._pipeline.model_copy(update={"engine": engine})))
         return self._session
 

@@ -47,7 +47,8 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
     holding, view = settler.holding, settler.view
     wanted, bounds = dict[str, Any](), dict[str, Bounds]()
     with snapshot(holding.opened.pipeline.source) as connection:
-        found = expected(view, connection, settler.spark, keys, events=logged(holding.opened.pipeline, view))
+        events = logged(holding.opened.pipeline, view)
+        found = expected(view, connection, settler.spark, keys, events=events, folder=settler.folder)
         for one in found:
             if one.fields is not None:
                 wanted[one.key] = as_read(form_of(view, one.document, one.fields, holding.opened.form(view)))

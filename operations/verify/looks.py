@@ -59,7 +59,7 @@ def looking(holding: Holding, view: View, spark: SparkSession | None, path: Path
         holding: what the sink holds.
         view: the view.
         spark: needed when the view has Spark SQL.
-        path: of a file that it may make.
+        path: of a file that it may make; beside it lies what it needs meanwhile.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
@@ -68,10 +68,10 @@ def looking(holding: Holding, view: View, spark: SparkSession | None, path: Path
     pipeline = holding.opened.pipeline
     with snapshot(pipeline.source) as connection:
         if not isinstance(view, StatefulView):
-            yield _Rows(holding, view, spark, connection)
+            yield _Rows(holding, view, spark, connection, path.parent)
             return
         with reading(path) as told:
-            look = _Log(holding, view, spark, connection, told)
+            look = _Log(holding, view, spark, connection, told, path.parent)
             holding.bounds = look.bounds
             yield look
     path.unlink(missing_ok=True)
@@ -80,10 +80,12 @@ def looking(holding: Holding, view: View, spark: SparkSession | None, path: Path
 class _Rows:
     """Rows, in a snapshot."""
 
-    def __init__(self, holding: Holding, view: View, spark: SparkSession | None, connection: Connection) -> None:
+    def __init__(
+        self, holding: Holding, view: View, spark: SparkSession | None, connection: Connection, folder: Path
+    ) -> None:
         self._pipeline, self._form = holding.opened.pipeline, holding.opened.form(view)
         self._view, self._spark, self._connection = view, spark, connection
-        self._taken = 0
+        self._folder, self._taken = folder, 0
 
     def passed(self, frontier: Frontier, deadline: float, on_pause: Callable[[], None]) -> bool:
         self._taken = wal_position(self._connection)
@@ -93,7 +95,7 @@ class _Rows:
         # No row has the key of something stray, and Postgres would not take it.
         real = [key for key in keys if not is_stray(key)]
         events = logged(self._pipeline, self._view)
-        found = expected(self._view, self._connection, self._spark, real, events=events)
+        found = expected(self._view, self._connection, self._spark, real, events=events, folder=self._folder)
         return {key: of[self._form] for key, of in digests(self._view, found, [self._form])}
 
     def unsure(self, keys: Sequence[str]) -> frozenset[str]:
@@ -111,13 +113,19 @@ class _Log:
     """Events, up to where the log ended when the look began; worked out when it is first asked."""
 
     def __init__(
-        self, holding: Holding, view: StatefulView, spark: SparkSession | None, connection: Connection, told: Told
+        self,
+        holding: Holding,
+        view: StatefulView,
+        spark: SparkSession | None,
+        connection: Connection,
+        told: Told,
+        folder: Path,
     ) -> None:
         self._pipeline, self._form = holding.opened.pipeline, holding.opened.form(view)
         self._view, self._spark, self._connection, self._told = view, spark, connection, told
         self._ends: Ends = log_ends(self._pipeline, view)
         self._log = Log(self._pipeline, view, self._ends)
-        self._filled = False
+        self._folder, self._filled = folder, False
 
     def passed(self, frontier: Frontier, deadline: float, on_pause: Callable[[], None]) -> bool:
         return frontier.wait_for(self._ends, deadline, on_pause)
@@ -141,7 +149,7 @@ class _Log:
     def _worked_out(self) -> Told:
         if not self._filled:
             self._filled = True
-            found = expected(self._view, self._connection, self._spark, events=self._log)
+            found = expected(self._view, self._connection, self._spark, events=self._log, folder=self._folder)
             for _ in self._told.fill(self._view, found, [self._form]):
                 pass
         return self._told

@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
+    from operations.verify.verifier import Asked
 
 
 Progress = Callable[[str], None]
 
 
-def verify_report(
+def verified(
     pipeline: Pipeline,
-    only: Sequence[str] = (),
-    wait: float = 0.0,
+    asked: Asked,
     progress: Progress = lambda line: None,
-    *,
-    repair: bool = False,
-    sample: int | None = None,
-    seed: int = 0,
-    generation: int | None = None,
+    on_pause: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Compare the sinks; the shape of ``--json``.
 
     Args:
         pipeline: the loaded file.
-        only: sink names; none for all.
-        wait: seconds that a sink may take to catch up when something differs.
+        asked: what is to be done.
         progress: told a line for each view.
-        repair: write what differs anew.
-        sample: compare so many random rows and documents only.
-        seed: of the sample.
-        generation: which one; None for the one that readers see.
+        on_pause: called while it waits; may raise to end it.
     """
-    from operations.verify.verifier import Asked
-
-    return verified(pipeline, Asked(only, wait, repair, sample, seed, generation), progress)
-
-
-def verified(
-    pipeline: Pipeline,
-    asked: Any,
-    progress: Progress = lambda line: None,
-    on_pause: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
-    """As ``verify_report``, by a ``operations.verify.verifier.Asked``; ``on_pause`` is called while it waits."""
     from operations.state.catalogue import source_catalogue
     from operations.state.verified import note_verified
     from operations.verify.verifier import Verifier

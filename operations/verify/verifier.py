@@ -250,7 +250,8 @@ class Verifier:
             with beside(jobs, apart=bounds is None and rows >= BESIDE_ROWS) as finish:
                 wanted = {form: Side(folder / form, buckets) for form in {build.form(view) for build in holders}}
                 count, told = 0, Pace(self.progress, "rows compared")
-                found = expected(view, connection, spark, events=logged(self.pipeline, view))
+                events = logged(self.pipeline, view)
+                found = expected(view, connection, spark, events=events, folder=folder)
                 for key, of in _digests(view, found, list(wanted), bounds):
                     count += 1
                     if count % TOLD_ROWS == 0:

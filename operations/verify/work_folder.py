@@ -1,30 +1,16 @@
-"""Where a comparison keeps what memory would be too small for: its own for as long as it holds a lock there.
-
-The state folder may be of several machines, and of containers whose processes have the same numbers: by its number a
-process at work was taken for one that was killed, and what it compared was removed under its hands.
-"""
+"""Where a comparison keeps what memory would be too small for, and what it says if somebody removes that."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
-import psutil
-
-from cdc.ages import at_least
 from cdc.errors import HeadwaterError
+from cdc.scratch import LOCK, scratch_folder
 from operations.verify.buckets import gone
 
-LOCK = ".lock"
-# A folder without a lock is of an older Headwater, whose comparison took no longer than this, wherever it ran.
-OLD_SECONDS = 86_400.0
+PREFIX = ".verify-"
 
 
 @contextmanager
@@ -39,15 +25,8 @@ def work_folder(root: Path) -> Iterator[Path]:
     Raises:
         StateError: the block failed for want of it: somebody has removed it meanwhile.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    _remove_left(root)
-    folder, lock = _made(root)
-    try:
-        with naming_gone(folder):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.close()
+    with scratch_folder(PREFIX, root) as folder, naming_gone(folder):
+        yield folder
 
 
 def refuse_gone(folder: Path) -> None:
@@ -73,32 +52,3 @@ def naming_gone(folder: Path) -> Iterator[None]:
         if isinstance(error, HeadwaterError) or (folder / LOCK).exists():
             raise
         raise gone(folder) from error
-
-
-def _made(root: Path) -> tuple[Path, TextIO]:
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=f".verify-{os.getpid()}-", dir=root))
-        lock = (folder / LOCK).open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / LOCK).exists():
-            return folder, lock
-        lock.close()  # before it was locked another process took it for one that was left
-
-
-def _remove_left(root: Path) -> None:
-    for left in root.glob(".verify-*-*"):
-        with suppress(OSError, ValueError):  # its process is at work; or somebody else removes it
-            _remove_unheld(left)
-
-
-def _remove_unheld(left: Path) -> None:
-    try:
-        lock = (left / LOCK).open("r+")  # over NFS an exclusive lock needs a file that may be written
-    except FileNotFoundError:
-        old = at_least(left.stat().st_mtime, time.time()) > OLD_SECONDS
-        if old and not psutil.pid_exists(int(left.name.split("-")[1])):
-            shutil.rmtree(left, ignore_errors=True)
-        return
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(left, ignore_errors=True)

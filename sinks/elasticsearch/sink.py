@@ -203,12 +203,7 @@ class ElasticsearchSink:
             return self._lease.newest(self._target(target))
 
     def oldest_claim(self, target: str) -> int | None:
-        """The token that all of this generation's indices show, which never becomes an older one by itself; None if
-        nobody has claimed it.
-
-        Raises:
-            SinkUnavailable: the server went away (transient); call again.
-        """
+        """See the contract; no index shows an older one by itself."""
         with translated(self._settings.who, "look-up of the lease"):
             return self._lease.oldest(self._target(target))
 

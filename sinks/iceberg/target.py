@@ -110,6 +110,10 @@ class IcebergTarget:
         """See the contract."""
         return catalogue.claimed(self._place, self._catalog, target, self._number(target), self._owner)
 
+    def oldest_claim(self, target: str) -> int | None:
+        """See the contract: a claim is a property, and a table that is rolled back to an older snapshot keeps these."""
+        return None
+
     def there(self, target: str) -> bool:
         """See the contract."""
         try:

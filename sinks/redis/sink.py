@@ -262,6 +262,11 @@ class RedisSink:
             token = self._server.client().hget(where.pointer, f"lease:{where.generation}")
         return None if token is None else int(token)
 
+    def oldest_claim(self, target: str) -> int | None:
+        """See the contract: a server that fails over or is started again may lose its newest writes, this one with
+        them; that is noticed by other means."""
+        return None
+
     def drop(self, target: str) -> None:
         """See the contract; a promotion that was cut is finished first, so that it is known whose values are where.
         UNLINK frees the memory in the background, so that the server goes on answering. Where somebody else has claimed

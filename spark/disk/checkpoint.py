@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.errors import CheckpointLost
+from spark.disk import filling
 from spark.disk.files import write_atomic
 
 
@@ -131,47 +132,12 @@ def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]
     """
     commits = _numbers(checkpoint / "commits")
     if not commits:
-        filled = checkpoint.parent / "fill.json"
-        if not (filled.exists() and is_live(checkpoint.parent)):
-            return -1, {}
-        ends = json.loads(filled.read_text())["ends"]
-        return -1, {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
+        filled = filling.load(checkpoint.parent) if filling.is_live(checkpoint.parent) else None
+        return -1, {topic: dict(parts) for topic, parts in filled.ends.items()} if filled is not None else {}
     try:
         return commits[-1], batch_offsets(checkpoint, commits[-1])
     except (OSError, ValueError, IndexError):
         return commits[-1], {}
-
-
-def passes_before(folder: Path) -> int:
-    """How many passes of a fill stand before the first batch of a flow's checkpoint, in the one sequence of numbers in
-    which its status and its kept batches count; 0 of a flow without a fill, or if the note can't be read."""
-    try:
-        return int(json.loads((folder / "fill.json").read_text())["slices"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-
-
-def is_live(folder: Path) -> bool:
-    """Whether the flow of a folder keeps a joined view that is filled. Of a release that noted the passes of a
-    fill as well, only the word "live" says so.
-
-    Raises:
-        ValueError, KeyError: the note can't be read.
-    """
-    try:
-        return str(json.loads((folder / "phase.json").read_text())["phase"]) == "live"
-    except FileNotFoundError:
-        return False
-
-
-def in_fill(folder: Path) -> bool:
-    """Whether the flow of a folder keeps a joined view whose fill was begun and has not ended.
-
-    Raises:
-        ValueError, KeyError: as ``is_live``.
-    """
-    begun = (folder / "fill.json").exists() or (folder / "phase.json").exists()
-    return begun and not is_live(folder)
 
 
 def committed_watermark(checkpoint: Path) -> int:

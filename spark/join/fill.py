@@ -12,7 +12,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -29,12 +29,11 @@ from sinks.rowstore.redis import RedisRowStore
 from spark.arrow import map_in_arrow
 from spark.disk.applied import forget_applied
 from spark.disk.batches import SUMMED
-from spark.disk.files import write_atomic
+from spark.disk.filling import PHASE, FillState, Slice, load, save, was_begun
 from spark.disk.state import rebuild_command
 from spark.flow import Flow
 from spark.join import health
 from spark.join.plans import documents, with_computed
-from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
 from spark.join.tables import JoinedTable
 from spark.reading.source import read_slice
@@ -43,16 +42,6 @@ from spark.write import SUMMARY_DDL
 # Offsets a slice: what a crash repeats, some seconds of work; a job costs about 0.3 s to begin.
 SLICE = 100_000
 LEAST_SLICE = 5_000
-
-
-def load(flow: Flow) -> FillState | None:
-    """The fill that a flow has begun, or ended; None if there is none."""
-    path = flow.folder / "fill.json"
-    return FillState.from_json(path.read_text()) if path.exists() else None
-
-
-def _save(flow: Flow, state: FillState) -> None:
-    write_atomic(flow.folder / "fill.json", state.to_json())
 
 
 class Filled(Protocol):
@@ -77,21 +66,16 @@ def void(flow: Flow) -> None:
     To be called before the target is made anew, or a start that fails in between would leave an empty target in which
     the next one sees nothing missing.
     """
-    state = load(flow)
+    state = load(flow.folder)
     if state is not None:
-        _save(flow, replace(state, server=""))
-
-
-def begun(flow: Flow) -> bool:
-    """Whether a flow has ever begun a fill, as far as its folder knows."""
-    return load(flow) is not None or (flow.folder / "phase.json").exists()
+        save(flow.folder, replace(state, server=""))
 
 
 def refuse_unknown(flow: Flow, sink: Filled) -> None:
     """A flow that has begun no fill must be a new one, and find its target empty; nothing is changed.
 
     Args:
-        flow: for which ``begun`` says no.
+        flow: for which ``was_begun`` says no.
         sink: its sink, whose target is there.
 
     Raises:
@@ -99,7 +83,7 @@ def refuse_unknown(flow: Flow, sink: Filled) -> None:
     """
     if not flow.is_new:
         raise StateError(
-            f"sink {flow.spec.sink}: {flow.folder}/phase.json is gone",
+            f"sink {flow.spec.sink}: {flow.folder}/{PHASE} is gone",
             means="whether the target was complete is not known any more; nothing was written",
             fix=rebuild_command(flow.spec.sink),
         )
@@ -121,15 +105,15 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore) -> None:
         StateError: a new flow finds its target filled, or one that has run has lost its state (terminal).
         KafkaUnavailable: transient.
     """
-    state, server = load(flow), store.server()
+    state, server = load(flow.folder), store.server()
     # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
     young = state is not None and ago(state.begun or state.at, time.time()) < flow.reading.tombstone_seconds
     same = state is not None and still_runs(state.server, server) and store.noted().identity == state.attempt
     if state is not None and young and same:
         store.adopt(state.attempt)
-        _save(flow, replace(state, server=server))
+        save(flow.folder, replace(state, server=server))
         return
-    if not begun(flow):
+    if not was_begun(flow.folder):
         refuse_unknown(flow, sink)
     else:
         # Documents of rows that are gone meanwhile must not stay, and a part of the rows may be lost.
@@ -142,7 +126,7 @@ def prepare(flow: Flow, sink: Filled, store: RedisRowStore) -> None:
     fresh = _begin(flow, server, state.slices if state is not None else 0)
     store.open(fresh.attempt)  # from here on nobody with an older token writes
     store.empty()  # rows of an earlier life: with an empty target nobody counts on them
-    _save(flow, fresh)
+    save(flow.folder, fresh)
 
 
 def _begin(flow: Flow, server: str, slices: int) -> FillState:
@@ -173,7 +157,7 @@ class Fill:
         self._spark = spark if table is None else table.session
         self._flow, self._stop, self._table = flow, stop, table
         self._packed = flow.spec.pack()
-        found = load(flow)
+        found = load(flow.folder)
         assert found is not None
         self.state = found
         self.reports: list[Any] = []
@@ -195,7 +179,7 @@ class Fill:
                 summary = self._read(piece)
                 self._same_server(store)
                 self.state = self.state.after(piece, time.time())
-                _save(self._flow, self.state)
+                save(self._flow.folder, self.state)
                 self._report(summary, time.monotonic() - began)
                 if self._flow.throttle < 1:
                     self._stop.wait((time.monotonic() - began) * (1 / self._flow.throttle - 1))
@@ -251,9 +235,7 @@ class Fill:
             return
         sink = open_sink(dict(self._flow.spec.sink_config))
         try:
-            bulk_load: Callable[[str, bool], None] | None = getattr(sink, "bulk_load", None)
-            if bulk_load is not None:
-                bulk_load(view_of(self._flow.spec).name, on)
+            sink.bulk_load(view_of(self._flow.spec).name, on)
         finally:
             sink.close()
 

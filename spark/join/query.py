@@ -6,7 +6,6 @@ streaming query begins where the fill ended, and ``phase.json`` says so. Killed 
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +20,12 @@ from cdc.join.view import JoinedView
 from cdc.journal import about
 from sinks.rowstore.contract import still_runs
 from sinks.rowstore.redis import RedisRowStore
-from spark.disk.checkpoint import committed_offsets, is_live
-from spark.disk.files import write_atomic
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.filling import is_live, load, write_live
 from spark.drain import drained
 from spark.flow import Flow, begin, changelog
 from spark.join import health
-from spark.join.fill import Fill, load
+from spark.join.fill import Fill
 from spark.join.later import make_deferred
 from spark.join.noting import Noting
 from spark.join.plans import documents, with_computed
@@ -140,7 +139,7 @@ class JoinedQuery:
         if not self._stop.is_set():
             flow = self._flow = counted(flow)
             query = start_documents(spark, flow, self._table)
-            write_live(flow)
+            write_live(flow.folder)
             self._watch(query)
 
     def _watch(self, query: StreamingQuery) -> None:
@@ -213,32 +212,27 @@ def is_filling(flow: Flow) -> bool:
     return is_joined(flow) and not is_live(flow.folder)
 
 
-def write_live(flow: Flow) -> None:
-    """Remember that the fill has ended, and that the query goes on from there."""
-    write_atomic(flow.folder / "phase.json", json.dumps({"phase": "live"}))
-
-
 def went_live(flow: Flow) -> bool:
     """Whether a flow is live; one that was killed before it could say so is one that says so now."""
     if is_live(flow.folder):
         return True
-    filled = load(flow)
+    filled = load(flow.folder)
     if filled is None or not filled.done or committed_offsets(flow.checkpoint)[0] < 0:
         return False
-    write_live(flow)
+    write_live(flow.folder)
     return True
 
 
 def counted(flow: Flow) -> Flow:
     """A live flow that counts its batches on from the slices of its fill."""
-    filled = load(flow)
+    filled = load(flow.folder)
     before = filled.slices if filled is not None else 0
     return replace(flow, spec=replace(flow.spec, batches_before=before))
 
 
 def start_documents(spark: SparkSession, flow: Flow, table: JoinedTable | None = None) -> StreamingQuery:
     """Start the live phase, where the fill ended if it is the first time."""
-    packed, filled = flow.spec.pack(), load(flow)
+    packed, filled = flow.spec.pack(), load(flow.folder)
     records = changelog(spark, flow, starts=None if filled is None else filled.ends)
     if table is not None:
         table.follow(flow)

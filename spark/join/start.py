@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 from sinks.factory import open_sink
 from sinks.rowstore.contract import RowStore
 from spark.disk.checkpoint import committed_offsets
+from spark.disk.filling import load, was_begun
 from spark.flow import Flow
 from spark.join import health
-from spark.join.fill import begun, load, prepare, refuse_unknown, void
+from spark.join.fill import prepare, refuse_unknown, void
 from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
 from spark.join.tables import Open
@@ -45,7 +46,7 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
             if live:
                 flow.refuse_gone(view_of(flow.spec).name)
             void(flow)
-        elif table is not None and not begun(flow):
+        elif table is not None and not was_begun(flow.folder):
             # Before it is made ready: that claims it and drops columns, and it may be somebody else's.
             refuse_unknown(flow, table)
         sink.setup()
@@ -68,7 +69,7 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
 
 def take_over(store: RowStore, flow: Flow) -> int:
     """Go on with a live flow's row store, as found by ``health.check``; returns the version epoch."""
-    filled = load(flow)
+    filled = load(flow.folder)
     identity = filled.attempt if filled is not None else ""
     epoch = health.check(store, counted(flow), identity, flow.spec.compaction_lag_seconds)
     store.adopt(identity)

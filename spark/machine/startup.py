@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark, read
+from cdc.scratch import scratch_folder
 from spark.machine.class_archive import _QUIET
 
 # Making it takes 35 s on a quiet machine.
@@ -44,9 +44,8 @@ def prepare(jars: Path, archive: Path, say: Callable[[str], None] = lambda line:
     if archive.is_file() and made_for.is_file() and made_for.read_text() == kind:
         return True
     say("preparing Spark, so that it starts faster (once, some 35 s)")
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".spark-archive-", dir=archive.parent) as folder:
-        made = Path(folder) / archive.name
+    with scratch_folder(".spark-archive-", archive.parent) as folder:
+        made = folder / archive.name
         command = [sys.executable, "-m", "spark.machine.startup", str(jars), str(made)]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=MOST_SECONDS)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from deploy.local.sparkcluster import SparkCluster
-from spark.join.slices import FillState
+from spark.disk.filling import FillState
 from tests.support.cluster import FLIGHTS, SILENCE_SECONDS, Clustered, clustered
 from tests.support.scenario import START_SECONDS
 from tests.support.servers import Servers

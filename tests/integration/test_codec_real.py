@@ -80,7 +80,7 @@ def _run(lab: Lab) -> dict[str, Any]:
         "odd": lab.read("odd", lambda got: len(got) == 4),
     }
     texts = lab.connect()
-    texts.execute(truth.SESSION_SQL)
+    texts.execute("; ".join(f"SET {name} = '{value}'" for name, value in truth.SESSION.items()))
     catalogue = read_catalogue(texts, [f"public.{table}" for table in TABLES])
     return {
         "catalogue": catalogue,

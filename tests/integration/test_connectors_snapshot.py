@@ -14,7 +14,7 @@ from cdc.errors import ConnectError, SourceError
 from connectors import plan
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import mark, read_captured
-from connectors.debezium import marker_topic, notification_topic
+from connectors.debezium import marker_topic
 from connectors.names import Names
 from connectors.requests import hear
 from connectors.revival import Revival
@@ -79,7 +79,7 @@ def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabas
     assert plan_pipeline(pipeline) == []
     # Nobody has waited for its end, and a week has gone by: who began it how often is forgotten.
     with open_servers(pipeline) as servers:
-        said = TopicPartition(notification_topic(pipeline), 0, -1)
+        said = TopicPartition(pipeline.notification_topic, 0, -1)
         servers.kafka.admin.delete_records([said])[said].result()
         mark(servers.setup, Names.of(pipeline), ["public.big"], "initial", None)
         heard = hear(servers)

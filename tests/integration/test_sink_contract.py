@@ -10,6 +10,7 @@ import pytest
 
 from cdc.errors import ConfigError, SinkUnavailable
 from sinks.contract import MAX_VERSION, STALE, UNVERSIONED, WRITTEN, Item, Outcome, Sink
+from sinks.redis import RedisSink
 from tests.support.proxy import proxy_to
 from tests.support.sampling import in_turn
 from tests.support.servers import servers
@@ -34,6 +35,15 @@ def sink(subject: Subject) -> Sink:
 
 def test_is_a_sink(sink: Sink) -> None:
     assert isinstance(sink, Sink)
+
+
+def test_the_claim_that_all_of_it_shows_is_the_newest_one_or_is_not_told(subject: Subject) -> None:
+    sink = subject.open(token=5)
+    assert sink.oldest_claim(VIEW) is None
+    for token in (5, 9):
+        subject.open(token=token).setup()
+        assert sink.claimed(VIEW) == token and sink.oldest_claim(VIEW) in (token, None)
+    assert (sink.oldest_claim(VIEW) is None) == isinstance(sink, RedisSink)
 
 
 def test_setup_may_be_repeated_and_keeps_what_is_there(sink: Sink, subject: Subject) -> None:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc.errors import SinkRefused
-from cdc.keyspaces import CLAIMS, meet
+from cdc.keyspaces import CLAIMS
 from sinks.contract import WRITTEN, Item, Sink
 from sinks.redis.claims import Claims
+from tests.support.keyspaces import meet
 from tests.support.servers import servers
 from tests.support.sinks import Subject, doc, subject_on
 

@@ -20,7 +20,7 @@ from cdc.resolve.views import resolve_views
 from operations.held import held_under
 from operations.opened import Opened
 from operations.state.folder import register_of
-from operations.verify.report import verified, verify_report
+from operations.verify.report import verified
 from operations.verify.verifier import Asked
 from sinks.configure import sink_config
 from sinks.contract import Item, Outcome, Sink
@@ -126,7 +126,7 @@ def test_verify_compares_joined_views(
                 assert {answer.outcome for answer in written} == {Outcome.WRITTEN}
         assert refreshed(pipeline)
         readings = counted(monkeypatch)
-        report = verify_report(pipeline)
+        report = verified(pipeline, Asked())
         assert report["equal"], report
         assert readings == ["whole"], "three sinks, one view: Postgres is read once"
         assert report["source_rows"] == {"public.shops": len(found)}
@@ -134,7 +134,7 @@ def test_verify_compares_joined_views(
         spoil(pipeline, view, found)
         refreshed(pipeline)
         readings.clear()
-        report = verify_report(pipeline, ["one", "search"], wait=1.5)
+        report = verified(pipeline, Asked(["one", "search"], wait=1.5))
         assert not report["equal"]
         for sink in report["sinks"]:
             [shown] = sink["views"]
@@ -174,7 +174,7 @@ def test_what_is_no_document_is_a_difference_like_another(
             client.set(f"hw:v:{{{people.name}:1:{view.name}:{third}}}", "none")
             client.set(prefix + b"\xff\xfe", b"{}")
             client.set(prefix + b"one part", b"{}")
-        report = verify_report(pipeline, ["one", "two"], wait=0.2)
+        report = verified(pipeline, Asked(["one", "two"], wait=0.2))
         (one,), (two,) = (sink["views"] for sink in report["sinks"])
         assert sorted(one["changed"]) == [first, second, third]
         assert sorted(one["extra"]) == ["\\xff\\xfe", "one part"] and one["differences"] == 5

@@ -37,9 +37,10 @@ FEW, MANY = 20_000, 200_000
 PEAK = """
 import json, resource, sys
 from cdc.pipeline import Pipeline
-from operations.verify.report import verify_report
+from operations.verify.report import verified
+from operations.verify.verifier import Asked
 if __name__ == "__main__":
-    report = verify_report(Pipeline.model_validate(json.loads(sys.stdin.read())))
+    report = verified(Pipeline.model_validate(json.loads(sys.stdin.read())), Asked())
     [view] = report["sinks"][0]["views"]
     print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, view]))
 """

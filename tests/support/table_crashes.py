@@ -28,7 +28,8 @@ from cdc.log.letters import letters_to
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.disk.checkpoint import committed_offsets, is_live
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.filling import is_live
 from spark.disk.lease import Lease
 from spark.flow import Flow, Reading
 from spark.join.engine import FAN_OUT

@@ -7,17 +7,18 @@ Events wait in a file, by aggregate: memory is bounded by a page of aggregates.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from cdc.fold import FoldView, folded
 from cdc.keys import document_id
+from cdc.scratch import scratch_folder
 from cdc.types import spark_type
-from truth.events.logged import Events, canonical_row, converters, scratch
+from truth.events.logged import PREFIX, Events, canonical_row, converters, scratch
 from truth.spark_sql import FAILED, Shape, ask
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class Folded(NamedTuple):
     failed: bool
 
 
-def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[str] | None = None) -> Iterator[Folded]:
+def states(
+    view: FoldView,
+    events: Events,
+    spark: SparkSession,
+    ids: Sequence[str] | None = None,
+    folder: Path | None = None,
+) -> Iterator[Folded]:
     """The state of each aggregate, after all events that the log has now.
 
     Args:
@@ -54,8 +61,9 @@ def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[st
         events: reads the log from its beginning; what it raises is raised here.
         spark: a session.
         ids: only these documents; None for all.
+        folder: where events wait; None for where temporary files lie.
     """
-    with tempfile.TemporaryDirectory(prefix="headwater-fold-") as folder, scratch(f"{folder}/events", TABLE) as store:
+    with scratch_folder(PREFIX, folder) as own, scratch(own / "events", TABLE) as store:
         kept = None if ids is None else frozenset(ids)
         store.executemany("INSERT INTO event VALUES (?, ?, ?, ?)", _rows(view, events, kept))
         page: list[tuple[str, list[dict[str, Any]]]] = []

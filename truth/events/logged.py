@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -37,6 +38,8 @@ class Event(NamedTuple):
 
 
 Events = Callable[[], Iterable[Event]]
+# How folders are called in which events wait to be sorted; see ``cdc.scratch``.
+PREFIX = "headwater-truth-"
 # What a view's column needs, to become a canonical value.
 Converters = Mapping[str, "types.Converter | None"]
 
@@ -73,7 +76,7 @@ def _value(value: Any, convert: types.Converter | None) -> Any:
 
 
 @contextmanager
-def scratch(path: str, table: str) -> Iterator[sqlite3.Connection]:
+def scratch(path: Path, table: str) -> Iterator[sqlite3.Connection]:
     """A file of rows to be sorted, which nobody needs after a crash.
 
     Args:

@@ -6,20 +6,21 @@ of a match.
 
 from __future__ import annotations
 
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from time import time as now
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from cdc.scratch import scratch_folder
 from cdc.timed import Kind, MatchView
 from cdc.types import canonical_result
 from truth.events.happened import TABLE, TOGETHER_MS, Happened, Waiting, happened, take
-from truth.events.logged import Events, scratch
+from truth.events.logged import PREFIX, Events, scratch
 from truth.events.windowed import Told, moment
 
 if TYPE_CHECKING:
@@ -51,18 +52,19 @@ class _First:
     sure: bool = False
 
 
-def matches(view: MatchView, events: Events, spark: SparkSession) -> Iterator[Told]:
+def matches(view: MatchView, events: Events, spark: SparkSession, folder: Path | None = None) -> Iterator[Told]:
     """The document of each first event that has one, by the log as it is now.
 
     Args:
         view: the view.
         events: reads the log from its beginning; what it raises is raised here.
         spark: a session.
+        folder: where events wait; None for where temporary files lie.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="headwater-matches-") as folder,
-        scratch(f"{folder}/events", TABLE) as log,
-        scratch(f"{folder}/placed", PLACED) as placed,
+        scratch_folder(PREFIX, folder) as own,
+        scratch(own / "events", TABLE) as log,
+        scratch(own / "placed", PLACED) as placed,
     ):
         complete, before = take(log, view, events), view.within if view.count else 0
         waiting = Waiting(log, by_time=view.keep == "alone")

@@ -6,20 +6,21 @@ one page of them, and what one window (of sessions one session) keeps, see ``tru
 
 from __future__ import annotations
 
-import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from cdc.keys import document_id
+from cdc.scratch import scratch_folder
 from cdc.timed import WindowView
 from cdc.types import canonical_result
 from truth.events.happened import TABLE, Happened, Waiting, happened, take
-from truth.events.logged import Events, scratch
+from truth.events.logged import PREFIX, Events, scratch
 from truth.events.measured import Kept, Plan
 from truth.spark_sql import table_shape
 
@@ -63,21 +64,22 @@ class Told(NamedTuple):
     start: int
 
 
-def windows(view: WindowView, events: Events, spark: SparkSession) -> Iterator[Told]:
+def windows(view: WindowView, events: Events, spark: SparkSession, folder: Path | None = None) -> Iterator[Told]:
     """The document of each window that has had events, by the log as it is now.
 
     Args:
         view: the view.
         events: reads the log from its beginning; what it raises is raised here.
         spark: a session.
+        folder: where events wait; None for where temporary files lie.
     """
     said = [view.condition or "true", *view.by.values()]
     measured = [measure.value for measure in view.measures.values() if measure.value != "*"]
     plan = Plan(spark, table_shape(view.table, [*said, *measured]), view.measures)
     with (
-        tempfile.TemporaryDirectory(prefix="headwater-windows-") as folder,
-        scratch(f"{folder}/events", TABLE) as log,
-        scratch(f"{folder}/placed", PLACED) as placed,
+        scratch_folder(PREFIX, folder) as own,
+        scratch(own / "events", TABLE) as log,
+        scratch(own / "placed", PLACED) as placed,
     ):
         complete = take(log, view, events)
         for event in happened(log, Waiting(log), view, spark, [*said, *plan.asked]):

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.keyspaces import ROW_STORES, VERSIONS, is_reserved, meet
+from cdc.keyspaces import ROW_STORES, VERSIONS, is_reserved
 from sinks.redis.names import VERSION_PREFIX, Names, version_key
 from sinks.rowstore.key_names import REGISTRY
+from tests.support.keyspaces import meet
 
 PARTS = st.sampled_from(["a", "b", ":", "@", "2", "10", "live"])
 STEMS = st.lists(PARTS, min_size=1, max_size=6).map("".join)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import http.client
 import io
 import json
 import sys
+import threading
 import urllib.error
 from collections.abc import Callable, Iterable
 from email.message import Message
@@ -321,6 +323,30 @@ def test_what_one_read_was_shown_is_waited_for_by_the_others(part: dict[str, Any
     """The search had it, so its token was forgotten; the link on that page led to a cache that had not: a 404."""
     states = {"a": "visible", "b": "rejected", "c": "unknown", "d": "aborted", "e": "beyond", "f": "timeout"}
     assert _Answers(**states).wait(list(states), **part).settled == ("d", "e")
+
+
+def test_a_coroutine_waits_as_everybody_does_and_keeps_no_other_waiting() -> None:
+    begun, free = threading.Event(), threading.Event()
+
+    class Slow(_Answers):
+        def _ask(self, path: str, body: bytes | None, seconds: float) -> Any:
+            asked.append(json.loads(body or b"{}"))
+            begun.set()
+            assert free.wait(10), "nothing else was done meanwhile"
+            return super()._ask(path, body, seconds)
+
+    async def application() -> Any:
+        waiting = asyncio.create_task(Slow(a="visible").wait_async("a", ["search"], found_by="id", timeout=7))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        free.set()
+        return await waiting
+
+    asked: list[Any] = []
+    answer = asyncio.run(application())
+    assert answer and answer.state == "visible"
+    [body] = asked
+    assert (body["token"], body["sinks"], body["found_by"]) == ("a", ["search"], "id") and body["timeout_ms"] > 6_000
 
 
 # -- the cache ---------------------------------------------------------------------------------------------------------

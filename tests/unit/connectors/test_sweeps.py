@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +22,7 @@ from connectors.captured import Captured
 from connectors.rest import Status
 from connectors.signals import Heard
 from connectors.snapshot import Waiting
+from tests.support.killed import killed_in_a_fork
 
 REQUESTED = Captured("s.t", "requested", "one", datetime(2026, 1, 1, tzinfo=UTC), sweep=True)
 
@@ -78,6 +82,33 @@ def test_the_connector_stands_still_for_one_sweep_at_a_time(
     monkeypatch.setattr(missed_deletes, "read_catalogue", lambda *_: SimpleNamespace(tables={"s.t": None}))
     assert missed_deletes.sweep_missed(servers(connector), ["s.t"]) == {"s.t": 1}
     assert connector.asked == STANDS_STILL
+
+
+def test_what_a_killed_sweep_has_kept_is_removed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, tmp_path: Path
+) -> None:
+    """A hundred bytes a record of the topic stayed in /tmp at each kill."""
+
+    class Killed:
+        suspects = 0
+
+        def __init__(self, _servers: Any, _table: Any, folder: Path) -> None:
+            self.folder = folder
+
+        def suspect(self, _: Any) -> None:
+            self.folder.mkdir()
+            if dying:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    dying = True
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(missed_deletes, "Ghosts", Killed)
+    monkeypatch.setattr(missed_deletes, "read_catalogue", lambda *_: SimpleNamespace(tables={"s.t": None}))
+    killed_in_a_fork(lambda: missed_deletes.sweep_missed(servers(connector), ["s.t"]))
+    assert len(list(tmp_path.iterdir())) == 1
+    dying = False
+    missed_deletes.sweep_missed(servers(connector), ["s.t"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_cut_snapshot_left_is_swept_by_one_at_a_time(
@@ -165,9 +196,8 @@ def test_an_attempt_that_nobody_remembers_may_have_left_rows(
 ) -> None:
     """Notifications are kept for a week: who had not waited for the end by then had tables completed, and not swept."""
     consumer = SimpleNamespace(assign=lambda _: None, poll=lambda _: messages.pop(0), close=lambda: None)
-    monkeypatch.setattr(signals, "notification_topic", lambda _: "n")
     monkeypatch.setattr(signals, "encoding_of", lambda _: SimpleNamespace(loads=json.loads))
-    pipeline = cast(Any, SimpleNamespace(source=SimpleNamespace(reader=lambda: None)))
+    pipeline = cast(Any, SimpleNamespace(source=SimpleNamespace(reader=lambda: None), notification_topic="n"))
     heard = signals.Notifications(cast(Any, SimpleNamespace(consumer=lambda: consumer)), pipeline).catch_up()
     assert heard.forgotten == heard.interrupted == forgotten
     monkeypatch.setattr(snapshot, "complete", lambda _, __, ___, entries: {entry.table for entry in entries})

@@ -15,6 +15,7 @@ import pytest
 
 from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError, KafkaUnavailable
+from cdc.scratch import LOCK
 from cdc.view import View
 from console.cli.generations import _stage
 from console.http import documents
@@ -27,7 +28,6 @@ from operations.state.folder import register_of
 from operations.state.verified import last_verified, note_verified, verified_generations
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
-from operations.verify.work_folder import LOCK
 from tests.support.watched import NOWHERE, World, documented, world
 from truth.placing import SEVERAL
 from truth.values import exact

@@ -18,32 +18,9 @@ from operations.run.engine import Engine
 from operations.run.promotions import Promotions, end_promotion
 from operations.run.refusals import Refusals
 from operations.state.folder import register_of
+from tests.support.apart import Child
 from tests.support.lone_cache import FILE
 from tests.support.steps import wait
-
-
-class Child:
-    """A process that ends when the test says so."""
-
-    def __init__(self) -> None:
-        self.over, self.said, self.closed = False, list[str](), 0
-        self.error: Exception | None = None
-
-    def ended(self) -> bool:
-        return self.over
-
-    def lines(self) -> list[str]:
-        said, self.said = self.said, []
-        return said
-
-    def result(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def ask(self) -> None: ...
-
-    def end(self, _seconds: float | None = None) -> None:
-        self.closed += 1
 
 
 class Case:
@@ -80,7 +57,7 @@ def test_one_is_ended_at_a_time_and_what_came_of_it_is_told(pipeline: Pipeline) 
     assert case.asked == [(end_promotion, "cache", 2)]
     (child,) = case.children
     child.said.append("sink cache: readers see generation 2")
-    child.over = True
+    child.finish()
     register_of(pipeline, "cache").promote(2)
     (said,) = case.follow()
     assert said == "sink cache: readers see generation 2" and what_of(said) == {"sink": "cache", "generation": 2}
@@ -90,7 +67,7 @@ def test_one_is_ended_at_a_time_and_what_came_of_it_is_told(pipeline: Pipeline) 
 def test_what_could_not_be_ended_is_told_and_tried_later(pipeline: Pipeline) -> None:
     case = Case(pipeline)
     case.follow()
-    case.children[0].over, case.children[0].error = True, SinkUnavailable("it is away")
+    case.children[0].finish(error=SinkUnavailable("it is away"))
     (said,) = case.follow()
     assert said == "sink cache: the promotion of generation 2 could not be finished: it is away"
     assert (case.follow(), len(case.asked)) == ([], 1)

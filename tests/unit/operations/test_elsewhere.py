@@ -151,6 +151,17 @@ class Index:
         pass
 
 
+def test_a_target_that_can_not_say_which_claim_all_of_it_shows_is_not_taken_for_one_that_was_never_put_back(
+    starts: tuple[Index, Flow, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A method under another name turned the look off, without a word."""
+    _, _, start = starts
+    start(5)
+    monkeypatch.delattr(Index, "oldest_claim")
+    with pytest.raises(AttributeError, match="oldest_claim"):
+        start(6)
+
+
 class Killed(BaseException):
     pass
 

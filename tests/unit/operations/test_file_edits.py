@@ -33,6 +33,7 @@ from operations.state.accepted import (
 from operations.state.folder import register_of
 from spark.disk.files import disk_full
 from spark.disk.made_of import define
+from tests.support.apart import Child
 from tests.support.promoted import promoted
 
 FILE = """\
@@ -183,30 +184,6 @@ def test_a_process_that_is_gone_runs_nothing(files: Files) -> None:
 # -- the watch ---------------------------------------------------------------------------------------------------------
 
 
-class Child:
-    """A build that ends when it is told to."""
-
-    def __init__(self, *arguments: Any) -> None:
-        self.arguments, self.outcome, self.over = arguments, None, False
-
-    def ended(self) -> bool:
-        return self.outcome is not None
-
-    def lines(self) -> list[str]:
-        return []
-
-    def result(self) -> Any:
-        if isinstance(self.outcome, HeadwaterError):
-            raise self.outcome
-        return self.outcome
-
-    def ask(self) -> None:
-        self.over = True
-
-    def end(self, seconds: float | None = None) -> None:
-        self.over = True
-
-
 class Run:
     """A process of `run` without Spark."""
 
@@ -283,13 +260,13 @@ def test_a_changed_view_is_built_and_tried_again(files: Files, run: Run, monkeyp
     [child] = run.children
     assert child.arguments[1].text == files.text(column="title") and child.arguments[2:] == ("cache", None)
     assert file_status(run.engine.pipeline)["building"] == ["cache"]
-    child.outcome = cast(Any, HeadwaterError("no Postgres"))
+    child.finish(error=HeadwaterError("no Postgres"))
     assert "not built, again in" in run.watch.step()[0]
     run.watch.step()
     assert len(run.children) == 2
-    run.children[1].outcome = cast(Any, True)
+    run.children[1].finish(True)
     assert run.watch.step()[0].startswith("sink cache: readers see what the file says now")
-    assert file_status(run.engine.pipeline)["building"] == [] and run.children[1].over
+    assert file_status(run.engine.pipeline)["building"] == [] and run.children[1].broken_off
 
 
 def test_one_that_differs_is_left_to_a_person_by_its_number(files: Files, run: Run) -> None:
@@ -298,7 +275,7 @@ def test_one_that_differs_is_left_to_a_person_by_its_number(files: Files, run: R
     register = register_of(run.engine.pipeline, "cache")
     number = register.create("x", own=True).number
     register.move(number, "ready")
-    run.children[0].outcome = cast(Any, False)
+    run.children[0].finish(False)
     [line] = run.watch.step()
     assert f"--generation {number} --repair`" in line
 
@@ -379,7 +356,7 @@ def test_a_note_of_an_applied_file_that_cannot_be_read_is_told_at_the_start(file
 def test_a_newer_file_ends_what_the_older_one_asked_for(files: Files, run: Run) -> None:
     run.apply(files.text(column="title"))
     run.apply(files.text())
-    assert run.children[0].over and not run.watch.building
+    assert run.children[0].broken_off and not run.watch.building
     run.engine.paused = {"cache": None}
     run.apply(files.text(column="title"))
     assert len(run.children) == 1  # not while it is paused
@@ -400,7 +377,7 @@ def test_a_lost_cache_is_made_again_before_its_next_generation(files: Files, run
     run.apply(files.text(column="title"))
     run.losses.healing = {"cache": None}
     run.watch.give_way("cache")
-    assert run.children[0].over and run.let_go == [("cache", 0), ("cache", 1)]
+    assert run.children[0].broken_off and run.let_go == [("cache", 0), ("cache", 1)]
     run.watch.give_way("other")  # of which nothing is built
     run.watch.step()
     assert len(run.children) == 1 and list(run.watch.building) == ["cache"]

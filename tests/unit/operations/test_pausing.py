@@ -417,7 +417,7 @@ def test_letters_under_way_are_left_and_those_of_other_sinks_are_written(
             key: cast(Any, SimpleNamespace(letter=DeadLetter(sink, "v", key.decode(), 8, "no"), at=1))
             for key in (b"1", b"2")
         }
-        _group(openings, work, cast(Any, found), (sink, 1, "v"), letters, quiet, lambda: False)
+        _group(openings, work, cast(Any, found), (sink, 1, "v"), letters, quiet)
     assert done == [("cache", [b"1"]), ("other", [b"1"]), ("other", [b"2"])]
     assert work.taken == 3
     [left] = work.left

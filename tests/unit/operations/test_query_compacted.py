@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from connectors.ledger import LedgerEntry
 from operations.query.as_of import COMPACTED, AsOf, Ends, committed, written_after
 from operations.query.tables import Held, Name
 from operations.query.tail import refuse_late
+from spark.disk.filling import FillState, save
 from spark.log_gaps import unread_since
 from spark.reading.spec import FlowSpec
 from spark.unread import Mark, Unread
@@ -148,7 +148,7 @@ def test_how_old_what_a_flow_has_not_read_may_be(tmp_path: Path) -> None:
     assert unread_since(tmp_path) == 200.0
     (commits / "3").unlink()
     (tmp_path / "unread.json").unlink()
-    (tmp_path / "fill.json").write_text(json.dumps({"begun": 50.0}))
+    save(tmp_path, FillState("s", "a", "t", True, {}, {}, begun=50.0))
     assert unread_since(tmp_path) == 50.0
 
 

@@ -23,6 +23,7 @@ from operations.schema.work import LONGEST_PAUSE, Work
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
 from operations.state.frozen import freeze
+from tests.support.apart import Child
 from tests.support.promoted import promoted
 
 BUILD, READ = Todo(("x",), 1.0, rebuild=True), Todo(("x",), 1.0, read="")
@@ -76,27 +77,9 @@ def test_a_step_is_a_part_of_what_it_is_for() -> None:
     assert not Step("show", "s", ("a",)).concerns("t", "a")
 
 
-class Child:
-    """A step's process that has ended."""
-
-    def __init__(self, error: str) -> None:
-        self.error, self.over = error, False
-
-    def lines(self) -> list[str]:
-        return ["half of it"]
-
-    def ended(self) -> bool:
-        return True
-
-    def result(self) -> None:
-        if self.error:
-            raise SourceUnavailable(self.error)
-
-    def ask(self) -> None:
-        self.over = True
-
-    def end(self, seconds: float | None = None) -> None:
-        self.over = True
+def step_ended(error: str = "") -> Child:
+    """A step's process that has ended, of which half is said."""
+    return Child(over=True, error=SourceUnavailable(error) if error else None, said=["half of it"])
 
 
 @pytest.fixture
@@ -127,7 +110,7 @@ def pipeline(tmp_path: Any) -> Pipeline:
 def test_what_fails_is_tried_again_more_and_more_seldom_and_others_meanwhile(
     now: list[float], pipeline: Pipeline
 ) -> None:
-    done = Work(lambda work, *arguments: Child("no answer"))  # type: ignore[arg-type, return-value]
+    done = Work(lambda work, *arguments: step_ended("no answer"))  # type: ignore[arg-type, return-value]
     step, other, at = Step("read", tables=("a",)), Step("read", tables=("b",)), list[float]()
     for _ in range(2000):
         if step in list(done.due([step, other])):
@@ -145,8 +128,8 @@ def test_what_fails_is_tried_again_more_and_more_seldom_and_others_meanwhile(
 
 
 def test_what_a_step_says_has_its_title_once_and_names_the_file(now: list[float], pipeline: Pipeline) -> None:
-    child = Child("x\n  what to do: `headwater resnapshot FILE a` reads it")
-    child.lines = lambda: ["a: half of it", f"a: {rows_read(1)}", rows_read(2000)]  # type: ignore[method-assign]
+    child = step_ended("x\n  what to do: `headwater resnapshot FILE a` reads it")
+    child.said = ["a: half of it", f"a: {rows_read(1)}", rows_read(2000)]
     done = Work(lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
     done.begin(Step("read", tables=("a",)), print)
     [(_, error)], said = done.look(pipeline)
@@ -155,7 +138,7 @@ def test_what_a_step_says_has_its_title_once_and_names_the_file(now: list[float]
 
 
 def test_what_is_not_asked_for_any_more_is_forgotten(now: list[float], pipeline: Pipeline) -> None:
-    done = Work(lambda work, *arguments: Child("no answer"))  # type: ignore[arg-type, return-value]
+    done = Work(lambda work, *arguments: step_ended("no answer"))  # type: ignore[arg-type, return-value]
     step = Step("build", "s")
     done.begin(step, print)
     done.look(pipeline)
@@ -164,8 +147,7 @@ def test_what_is_not_asked_for_any_more_is_forgotten(now: list[float], pipeline:
 
 
 def test_what_is_built_for_an_hour_holds_up_no_table(now: list[float], pipeline: Pipeline) -> None:
-    child = Child("")
-    child.ended = lambda: False  # type: ignore[method-assign]
+    child = Child()
     done = Work(lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
     build, read, second = Step("build", "s"), Step("read", tables=("a",)), Step("read", tables=("b",))
     begun = []
@@ -179,14 +161,14 @@ def test_what_is_built_for_an_hour_holds_up_no_table(now: list[float], pipeline:
 
 def test_a_build_ends_when_another_file_has_its_sink_built(pipeline: Pipeline) -> None:
     """Two builders of a sink took its next generation from each other."""
-    child = Child("no answer")
+    child = step_ended("no answer")
     evolving = Evolving(pipeline, Path("shop.yaml"), start=lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
     try:
         evolving._work.begin(Step("build", "s"), print)
         evolving.let_go("other")
-        assert not evolving._work.free(Step("build", "s")) and not child.over
+        assert not evolving._work.free(Step("build", "s")) and not child.broken_off
         evolving.let_go("s")
-        assert evolving._work.free(Step("build", "s")) and child.over
+        assert evolving._work.free(Step("build", "s")) and child.broken_off
     finally:
         evolving.close()
 
@@ -196,7 +178,7 @@ def test_a_table_that_was_altered_once_more_behind_a_builds_back_is_built_again(
     pipeline: Pipeline, frozen: bool
 ) -> None:
     """Between its promotion and its end: nulls of what the former type can't hold stayed, and `verify` was silent."""
-    child = Child("")
+    child = step_ended()
     evolving = Evolving(pipeline, Path("shop.yaml"), start=lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
     wanted = Todo(("column x is text",), 1.0, rebuild=True)
     evolving.evolutions["cache"] = evolving.evolutions["cache"].having("public.orders", wanted)
@@ -253,7 +235,7 @@ def test_what_is_to_be_done_for_a_table_outlasts_a_look_that_does_not_find_it(tm
 
     def start(work: Any, *arguments: Any) -> Any:
         begun.append(work)
-        return Child("")
+        return step_ended()
 
     evolving = Evolving(loads(text, "shop.yaml", {}), Path("shop.yaml"), start=start)
     engine: Any = SimpleNamespace(builds=[])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -22,6 +21,7 @@ from operations.status.alive import ailments
 from operations.status.facts import judged
 from operations.status.generations import generations_report
 from operations.status.sinks import _sink, status_report, with_judgement
+from spark.disk.filling import FillState, save, write_live
 from spark.disk.status import FlowStatus
 from tests.support.brokers import Brokers
 from tests.support.metric_cases import pipeline as at_work
@@ -116,8 +116,8 @@ def test_a_joined_views_batches_have_one_number_wherever_they_are_told(
     pipeline: Pipeline, commits: int, number: int
 ) -> None:
     folder = flow(pipeline, batch_id=number)
-    (folder / "fill.json").write_text(json.dumps({"slices": 2, "ends": {"t": {"0": 9}}}))
-    (folder / "phase.json").write_text('{"phase": "live"}')
+    save(folder, FillState("s", "a", "t", True, {"t": {0: 0}}, {"t": {0: 9}}, slices=2))
+    write_live(folder)
     (folder / "checkpoint" / "commits").mkdir(parents=True)
     for commit in range(commits):
         (folder / "checkpoint" / "commits" / str(commit)).touch()

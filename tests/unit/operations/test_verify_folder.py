@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import time
+import signal
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,79 +15,15 @@ from typing import Any
 import pytest
 
 from cdc.errors import HeadwaterError, StateError
-from operations.verify import buckets, work_folder
+from operations.verify import buckets, verifier, work_folder
 from operations.verify.buckets import SIZES, Keys, Side
 from operations.verify.comparison import Comparison, compare
 from operations.verify.verifier import Asked, Verifier
-from operations.verify.work_folder import LOCK, OLD_SECONDS
+from tests.support.killed import killed_in_a_fork
+from tests.support.trees import node, table
 from tests.unit.operations.test_verify_compare import side
 from truth.digest import digest
-
-NOBODY = 2**22 + 1
-
-
-def left(root: Path, pid: int, age: float = 0.0) -> Path:
-    made = root / f".verify-{pid}-abc"
-    (made / "document").mkdir(parents=True)
-    os.utime(made, (time.time() - age, time.time() - age))
-    return made
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    with (folder / LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def begun(root: Path) -> None:
-    with work_folder.work_folder(root):
-        pass
-
-
-def test_a_folder_is_another_s_while_that_holds_its_lock_whatever_its_number(tmp_path: Path) -> None:
-    folder = left(tmp_path, NOBODY)
-    with locked(folder):
-        begun(tmp_path)
-        assert folder.exists()
-    begun(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_comparisons_at_once_leave_each_other_alone_and_nothing_behind(tmp_path: Path) -> None:
-    with work_folder.work_folder(tmp_path) as one:
-        with work_folder.work_folder(tmp_path) as other:
-            assert one.exists() and other.exists() and one != other
-        assert one.exists() and not other.exists()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("pid", "age", "stays"),
-    [(NOBODY, 0.0, True), (NOBODY, OLD_SECONDS + 5, False), (os.getpid(), OLD_SECONDS + 5, True)],
-    ids=["young", "old", "of a process that is there"],
-)
-def test_a_folder_of_an_older_headwater_goes_after_a_day_if_its_process_is_gone(
-    tmp_path: Path, pid: int, age: float, stays: bool
-) -> None:
-    folder = left(tmp_path, pid, age)
-    begun(tmp_path)
-    assert folder.exists() == stays
-
-
-def test_a_folder_that_is_taken_for_left_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken = list[Path]()
-
-    def first(lock: Any, _how: int) -> None:
-        if not taken:
-            taken.append(Path(lock.name).parent)
-            shutil.rmtree(taken[0])
-
-    monkeypatch.setattr(fcntl, "flock", first)
-    with work_folder.work_folder(tmp_path) as folder:
-        assert folder != taken[0] and (folder / LOCK).exists()
+from truth.versions import history
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -126,10 +62,64 @@ def test_a_sink_whose_comparison_lost_its_folder_is_not_called_equal(tmp_path: P
             shutil.rmtree(folder)
             return {}
 
-    verifier = Robbed()
+    robbed = Robbed()
     holders: Any = [SimpleNamespace(sink="cache")]
-    assert verifier._each(SimpleNamespace(name="v"), holders) == {}  # type: ignore[arg-type]
-    assert isinstance(verifier.failed["cache"], StateError)
+    assert robbed._each(SimpleNamespace(name="v"), holders) == {}  # type: ignore[arg-type]
+    assert isinstance(robbed.failed["cache"], StateError)
+
+
+ORDER_PRICES = node(
+    table("orders", "id", id="int4", product="int4", at="timestamptz"),
+    refs=(node(table("products", "id", id="int4"), "product", "ref", [("product", "id")], as_of="at"),),
+)
+
+
+def test_a_comparison_that_was_killed_leaves_nothing_after_the_next_not_even_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log's size, and as much again for each window, stayed in /tmp at each kill."""
+
+    class Comparing(Verifier):
+        def __init__(self) -> None:
+            self.failed, self.progress = dict[str, HeadwaterError](), lambda line: None
+            self.pipeline: Any = SimpleNamespace(
+                engine=SimpleNamespace(state_dir=str(tmp_path / "state")), name="p", source=None
+            )
+            self.asked, self.source_rows = Asked(), dict[str, int]()
+
+        def _typed(self, view: Any, holders: Any) -> Any:
+            return view
+
+        def _looked_again(self, *_: Any) -> None: ...
+
+    def read() -> list[Any]:
+        if dying:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return []
+
+    def events(*_: Any, folder: Path | None = None, **__: Any) -> Iterator[Any]:
+        with history(ORDER_PRICES, read, folder):
+            yield from ()
+
+    dying, rows = True, SimpleNamespace(qualified="s.t")
+    view = SimpleNamespace(name="v", table=rows, where=None, outlives_rows=False)
+    holders: Any = [SimpleNamespace(sink="cache", warehouse=False, form=lambda _view: "document")]
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(verifier, "snapshot", lambda _source: nullcontext())
+    monkeypatch.setattr(verifier, "rows_of", lambda *_: 0)
+    monkeypatch.setattr(verifier, "needs_spark", lambda _view: False)
+    monkeypatch.setattr(verifier, "beside", lambda jobs, apart: nullcontext(lambda: [None]))
+    monkeypatch.setattr(verifier, "logged", lambda *_: None)
+    monkeypatch.setattr(verifier, "expected", events)
+    monkeypatch.setattr(verifier, "compare", lambda *_, **__: None)
+    monkeypatch.setattr(verifier, "may_repeat", lambda _view: False)
+    killed_in_a_fork(lambda: Comparing()._each(view, holders))  # type: ignore[arg-type]
+    (left,) = (tmp_path / "state" / "p").iterdir()
+    assert any(one.name.startswith("headwater-truth-") for one in left.iterdir()), "where the operator gave room"
+    dying = False
+    assert Comparing()._each(view, holders).keys() == {"cache"}  # type: ignore[arg-type]
+    assert list((tmp_path / "state" / "p").iterdir()) == list((tmp_path / "tmp").iterdir()) == []
 
 
 # -- what is in it -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Callable
@@ -22,13 +23,15 @@ from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.pipeline.sinks import SINKS
 from cdc.view import View
+from sinks import contract, elasticsearch, redis
 from sinks.configure import check_mapping, merged, plain_config, sink_config
-from sinks.contract import MAX_VERSION, UNVERSIONED, Item, size_fault, version_fault
+from sinks.contract import MAX_VERSION, UNVERSIONED, Item, Sink, size_fault, version_fault
 from sinks.elasticsearch.settings import INDEX_NAME, Target, read_settings
 from sinks.factory import open_sink
 from sinks.fields import MAX_TOKEN
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg import storage
+from sinks.iceberg.target import IcebergTarget
 from sinks.retry import CAP_SECONDS, Patience
 
 
@@ -53,6 +56,19 @@ class Clock:
 def patience(clock: Clock, give_up: float | None, said: list[str] | None = None) -> Patience:
     say: Callable[[str], None] = (said if said is not None else []).append
     return Patience("it", give_up_seconds=give_up, on_wait=say, stop=clock, clock=clock)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "contract"),
+    [(elasticsearch.ElasticsearchSink, Sink), (redis.RedisSink, Sink), (IcebergTarget, contract.Target)],
+    ids=lambda one: one.__name__,
+)
+def test_a_target_has_every_method_of_the_contract_with_the_same_arguments(kind: type, contract: type) -> None:
+    named = [name for name in dir(contract) if not name.startswith("_")]
+    assert {"oldest_claim", "claimed", "living"} <= {*named}
+    for name in named:
+        asked, given = (inspect.signature(getattr(of, name)).parameters for of in (contract, kind))
+        assert [*given] == [*asked], name
 
 
 def test_patience_grows_to_a_cap_and_never_gives_up_without_a_bound() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from cdc.view import View
 from sinks.contract import Held
 from sinks.rowstore.memory.store import MemoryStore
 from spark.behind import Behind
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.filling import FillState, Slice, load, save, write_live
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query, start
-from spark.join.slices import FillState, Slice
 from spark.log_gaps import LONG_AGO, Vigil, unread_since
 from spark.reading.computed import FAILED, WHERE
 from spark.reading.spec import FlowSpec
@@ -162,7 +164,7 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
 
 def prepare(flow: Flow, target: Target, store: Store) -> FillState:
     fill.prepare(flow, cast(Any, target), cast(Any, store))
-    found = fill.load(flow)
+    found = load(flow.folder)
     assert found is not None
     return found
 
@@ -173,7 +175,7 @@ def test_a_fill_goes_on_where_it_was(flow: Flow) -> None:
     assert (first.root, first.once, first.ends) == ("root", True, ENDS)
     piece = first.next(10)
     assert piece is not None
-    fill._save(flow, first.after(piece, time.time()))
+    save(flow.folder, first.after(piece, time.time()))
     target.held.append("1")
     assert prepare(flow, target, store).rows == piece.ends
     assert (target.calls, store.dropped) == ([], 1)
@@ -190,14 +192,14 @@ def test_a_fill_whose_target_was_lost_begins_anew(flow: Flow, monkeypatch: pytes
         monkeypatch.setattr(start, "open_store", lambda *_: store)
         monkeypatch.setattr(start, "JoinedQuery", lambda *_: None)
         start.start_joined(cast(Any, None), flow)
-        found = fill.load(flow)
+        found = load(flow.folder)
         assert found is not None
         return found
 
     first = begin()
     piece = first.next(10)
     assert piece is not None
-    fill._save(flow, first.after(piece, time.time()))
+    save(flow.folder, first.after(piece, time.time()))
     target.calls.clear()
     target.held.append("1")
     assert begin().rows == piece.ends, "it goes on"
@@ -241,7 +243,7 @@ def test_fault_37_a_row_store_restarted_during_a_fill_begins_it_anew(flow: Flow)
     first = prepare(flow, target, store)
     piece = first.next(10)
     assert piece is not None
-    fill._save(flow, first.after(piece, time.time()))
+    save(flow.folder, first.after(piece, time.time()))
     target.held, store.run = ["1"], "two"
     flow.checkpoint.mkdir()
     again = prepare(flow, target, store)
@@ -257,7 +259,7 @@ def test_a_fill_goes_on_when_its_row_store_has_got_a_node(flow: Flow) -> None:
     first = prepare(flow, target, store)
     piece = first.next(10)
     assert piece is not None
-    fill._save(flow, first.after(piece, time.time()))
+    save(flow.folder, first.after(piece, time.time()))
     store.run = "A1 B1 C1"
     again = prepare(flow, target, store)
     assert (again.rows, again.server, target.calls) == (piece.ends, "A1 B1 C1", [])
@@ -275,7 +277,7 @@ def test_a_fill_over_a_store_that_was_emptied_meanwhile_begins_anew(flow: Flow) 
     first = prepare(flow, target, store)
     piece = first.next(10)
     assert piece is not None
-    fill._save(flow, first.after(piece, time.time()))
+    save(flow.folder, first.after(piece, time.time()))
     store.servers.flush(0)  # the same run of the server
     assert prepare(flow, target, store).rows == {}
     assert target.calls == ["empty", "setup"]
@@ -288,7 +290,7 @@ def test_a_fill_begun_longer_ago_than_deletes_are_remembered_begins_anew(flow: F
     first = prepare(flow, target, store)
     piece = first.next(10)
     assert piece is not None
-    fill._save(flow, replace(first, begun=time.time() - 8 * 86400).after(piece, time.time() - newest))
+    save(flow.folder, replace(first, begun=time.time() - 8 * 86400).after(piece, time.time() - newest))
     assert prepare(flow, target, store).rows == {}
     assert target.calls == ["empty", "setup"]
 
@@ -329,12 +331,25 @@ def test_a_living_target_is_not_emptied_because_a_file_is_gone(flow: Flow) -> No
     assert target.calls == []
 
 
+@pytest.mark.parametrize("lost", ["ends", "attempt", "server"])
+def test_a_place_that_lacks_anything_is_no_fill_at_its_beginning(tmp_path: Path, lost: str) -> None:
+    """Each reader knew the note by its own words, and took one that looked otherwise for none."""
+    save(tmp_path, state())
+    whole = json.loads((tmp_path / "fill.json").read_text())
+    (tmp_path / "fill.json").write_text(json.dumps({name: value for name, value in whole.items() if name != lost}))
+    with pytest.raises(ValueError, match="no place of a fill"):
+        load(tmp_path)
+    write_live(tmp_path)
+    with pytest.raises(ValueError, match="no place of a fill"):
+        committed_offsets(tmp_path / "checkpoint")
+
+
 def test_a_flow_that_was_killed_as_it_went_live_is_live(flow: Flow) -> None:
     first = prepare(flow, Target(), Store())
     assert not query.went_live(flow)
     while (piece := first.next(1000)) is not None:
         first = first.after(piece, time.time())
-    fill._save(flow, first)
+    save(flow.folder, first)
     assert not query.went_live(flow)  # its query has committed nothing: where the fill ended is where it begins
     for folder in ("offsets", "commits"):
         (flow.checkpoint / folder).mkdir(parents=True)

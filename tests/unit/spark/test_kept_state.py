@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sinks.rowstore.key_names import namespace
+from spark.disk import filling
 from spark.disk.checkpoint import check_checkpoint, committed_offsets
 from spark.disk.register import Register
 from spark.disk.status import FlowStatus
@@ -61,6 +62,9 @@ def test_the_state_folder_is_whole(kept: Kept, tmp_path: Path) -> None:
                 joined = {"fill.json", "layout.json", "rowstore.json", "phase.json"}
                 there = {path.name for path in generation.flow_folder(flow).iterdir()}
                 assert joined <= there if flow == "card" and sink != "warehouse" else not joined & there
+                filled = filling.load(generation.flow_folder(flow))
+                assert (filled is not None) == filling.is_live(generation.flow_folder(flow)) == (joined <= there)
+                assert filled is None or (filled.done and filled.slices > 0 and filled.at > 0)
 
 
 def test_the_row_store_has_every_kind_of_key(kept: Kept) -> None:

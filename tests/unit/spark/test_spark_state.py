@@ -9,6 +9,7 @@ import pytest
 from cdc.errors import StateError
 from spark.disk.applied import applied_offsets, forget_applied
 from spark.disk.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
+from spark.disk.filling import FillState, save, write_live
 from spark.disk.state import Generation, Identity
 from spark.disk.status import FlowStatus
 
@@ -97,9 +98,9 @@ def test_only_one_process_may_hold_a_generation(tmp_path: Path) -> None:
 
 
 def test_a_filled_flow_is_where_its_fill_ended_until_its_first_batch(tmp_path: Path) -> None:
-    (tmp_path / "fill.json").write_text(json.dumps({"ends": {"t": {"0": 7}}}))
+    save(tmp_path, FillState("s", "a", "t", True, {"t": {0: 0}}, {"t": {0: 7}}))
     assert committed_offsets(tmp_path / "checkpoint") == (-1, {})
-    (tmp_path / "phase.json").write_text('{"phase": "live"}')
+    write_live(tmp_path)
     assert committed_offsets(tmp_path / "checkpoint") == (-1, {"t": {0: 7}})
     assert committed_offsets(make_checkpoint(tmp_path, 1, 1)) == (0, {"t": {0: 10, 1: 5}})
 

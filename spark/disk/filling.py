@@ -1,4 +1,7 @@
-"""How far the fill of an empty sink is, and what it reads next. Pure.
+"""How far the fill of an empty sink is, what it reads next, and what the folder of its flow says of it.
+
+Everybody asks here: who knew the notes by their names and shapes in a place of his own, took one that looks otherwise
+for none, and was silent.
 
 The log is read up to where it ended when the fill began, in slices: a batch job each, after which the place is written
 down. A crash costs a slice. Two passes: first the rows of every table but the root's, then the root's topic, whose rows
@@ -11,7 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from spark.disk.files import write_atomic
+
+# In a flow's folder: the fill's place; and that it has ended, and the query goes on from there.
+FILL, PHASE = "fill.json", "phase.json"
 
 Offsets = Mapping[str, Mapping[int, int]]
 Pass = Literal["rows", "documents"]
@@ -109,11 +118,18 @@ class FillState:
 
     @classmethod
     def from_json(cls, text: str) -> FillState:
-        """What ``to_json`` wrote."""
+        """What ``to_json`` wrote.
+
+        Raises:
+            ValueError: it is not of that shape.
+        """
         found = json.loads(text)
-        for name in ("begins", "ends", "rows", "documents"):
-            found[name] = {t: {int(part): at for part, at in parts.items()} for t, parts in found[name].items()}
-        return cls(**found)
+        try:
+            for name in ("begins", "ends", "rows", "documents"):
+                found[name] = {t: {int(part): at for part, at in parts.items()} for t, parts in found[name].items()}
+            return cls(**found)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is no place of a fill: {error!r}") from error
 
 
 def _slice(begins: Offsets, at: Offsets, ends: Offsets, size: int) -> tuple[Offsets, Offsets] | None:
@@ -138,3 +154,71 @@ def _slice(begins: Offsets, at: Offsets, ends: Offsets, size: int) -> tuple[Offs
         starts.setdefault(topic, {})[part] = start
         stops.setdefault(topic, {})[part] = min(end, start + max(1, share))
     return starts, stops
+
+
+# -- what stands in a flow's folder ------------------------------------------------------------------------------------
+
+
+def load(folder: Path) -> FillState | None:
+    """The fill that the flow of a folder has begun, or ended; None if there is none.
+
+    Raises:
+        ValueError: the note can't be read.
+    """
+    try:
+        text = (folder / FILL).read_text()
+    except FileNotFoundError:
+        return None
+    return FillState.from_json(text)
+
+
+def save(folder: Path, state: FillState) -> None:
+    """Write it down."""
+    write_atomic(folder / FILL, state.to_json())
+
+
+def has_place(folder: Path) -> bool:
+    """Whether the flow of a folder has written a fill's place, whatever it says."""
+    return (folder / FILL).exists()
+
+
+def passes_before(folder: Path) -> int:
+    """How many passes of a fill stand before the first batch of a flow's checkpoint, in the one sequence of numbers in
+    which its status and its kept batches count; 0 of a flow without a fill, or if the note can't be read."""
+    try:
+        state = load(folder)
+    except (OSError, ValueError):
+        return 0
+    return 0 if state is None else state.slices
+
+
+def write_live(folder: Path) -> None:
+    """Remember that the fill has ended, and that the query goes on from there."""
+    write_atomic(folder / PHASE, json.dumps({"phase": "live"}))
+
+
+def is_live(folder: Path) -> bool:
+    """Whether the flow of a folder keeps a joined view that is filled. Of a release that noted the passes of a
+    fill as well, only the word "live" says so.
+
+    Raises:
+        ValueError, KeyError: the note can't be read.
+    """
+    try:
+        return str(json.loads((folder / PHASE).read_text())["phase"]) == "live"
+    except FileNotFoundError:
+        return False
+
+
+def was_begun(folder: Path) -> bool:
+    """Whether the flow of a folder has ever begun a fill, as far as that knows."""
+    return has_place(folder) or (folder / PHASE).exists()
+
+
+def in_fill(folder: Path) -> bool:
+    """Whether the flow of a folder keeps a joined view whose fill was begun and has not ended.
+
+    Raises:
+        ValueError, KeyError: as ``is_live``.
+    """
+    return was_begun(folder) and not is_live(folder)

@@ -7,6 +7,8 @@ query. It goes with its generation; that of the next one is made of the register
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -38,10 +40,21 @@ class Judged(NamedTuple):
     Attributes:
         ids: of each document, the queries that it matches (``Query.id``).
         unread: documents that the server can't read by this mapping, or that are no JSON objects: they match nothing.
+        failed: queries that can't be run over these documents, by their ids, and why. Then ``ids`` are not the whole:
+            judge again when these are gone.
     """
 
     ids: list[frozenset[str]]
     unread: int
+    failed: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass
+class Found:
+    """What is found while it is looked for; as ``Judged``."""
+
+    ids: list[set[str]]
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 class Percolator:
@@ -164,20 +177,23 @@ class Percolator:
             SinkUnavailable: transient. SinkRefused: the server refuses, for another reason than a document's.
         """
         read = [number for number, document in enumerate(documents) if _is_object(document)]
-        found: list[set[str]] = [set() for _ in documents]
+        found = Found([set() for _ in documents])
         with translated(self._settings.who, "judging documents by standing queries"):
             unread = self._judge(documents, read, asked, found) if read else 0
-        return Judged([frozenset(ids) for ids in found], unread + len(documents) - len(read))
+        ids = [frozenset(each) for each in found.ids]
+        return Judged(ids, unread + len(documents) - len(read), found.failed)
 
     def _judge(
-        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: list[set[str]]
+        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: Found
     ) -> int:
         """Fill ``found``; a document that can't be read is found by halves, and counted."""
+        some = [documents[number] for number in numbers]
         try:
-            answer = self._ask([documents[number] for number in numbers], asked)
+            answer = self._ask(some, asked)
         except BadRequestError as error:
             if not any(word in str(error.body) for word in UNREAD):
-                raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
+                found.failed |= self._failing(some, asked)
+                return 0
             if len(numbers) == 1:
                 return 1
             middle = len(numbers) // 2
@@ -185,8 +201,30 @@ class Percolator:
             return sum(self._judge(documents, half, asked, found) for half in halves)
         for hit in answer.get("hits", {}).get("hits", ()):
             for slot in hit["fields"]["_percolator_document_slot"]:
-                found[numbers[slot]].add(hit["_id"])
+                found.ids[numbers[slot]].add(hit["_id"])
         return 0
+
+    def _failing(self, documents: Sequence[bytes], asked: Collection[str] | None) -> dict[str, str]:
+        """Which queries can't be run over some documents, and why: one of them fails the request for all.
+
+        Raises:
+            SinkRefused: it is the request that is refused, whatever is asked.
+        """
+        try:
+            self._ask(documents, ())
+        except BadRequestError as error:
+            raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
+        return self._halved(documents, sorted(self._ids() if asked is None else asked))
+
+    def _halved(self, documents: Sequence[bytes], ids: Sequence[str]) -> dict[str, str]:
+        try:
+            self._ask(documents, ids)
+        except BadRequestError as error:
+            if len(ids) == 1:
+                return {ids[0]: words(inner(error.body.get("error", {})))}
+            middle = len(ids) // 2
+            return self._halved(documents, ids[:middle]) | self._halved(documents, ids[middle:])
+        return {}
 
     def _ask(self, documents: Sequence[bytes], asked: Collection[str] | None) -> dict[str, Any]:
         judge = {"percolate": {"field": f"{OWN}.query", "documents": [orjson.Fragment(one) for one in documents]}}
@@ -265,6 +303,13 @@ def _is_object(document: bytes) -> bool:
         return isinstance(orjson.loads(document), dict)
     except ValueError:
         return False
+
+
+def inner(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a search says of a query that it can't parse, or can't run: the cause in a shard, if it was found there."""
+    shards = error.get("failed_shards") or [{}]
+    found: Mapping[str, Any] = shards[0].get("reason") or (error.get("root_cause") or [error])[0]
+    return found
 
 
 def words(error: Mapping[str, Any]) -> str:

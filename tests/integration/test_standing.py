@@ -118,6 +118,17 @@ def test_a_query_that_fails_on_a_document_is_refused_alone(
     assert len(world.told()) == before + 1 and world.states()["odd"] == "refused"
 
 
+def test_a_query_that_trips_the_server_is_refused_alone(world: StandingWorld, matching: Matching) -> None:
+    world.put("odd", function_score={"field_value_factor": {"field": "n"}, "min_score": 1})
+    world.put("blue", match={"t": "blue"})
+    world.write(1, a={"n": 11, "t": "blue"})
+    matching.until_idle()
+    world.write(2, b={"t": "blue"})
+    matching.until_idle()
+    assert world.states() == {"blue": "active", "odd": "refused"}
+    assert folded(world.told()) == world.snapshot() == {"a": {"blue"}, "b": {"blue"}}
+
+
 def test_changing_and_removing_a_query_tells_what_enters_and_leaves(world: StandingWorld, matching: Matching) -> None:
     matching.until_idle()
     world.write(1, **{f"k{n}": {"n": n} for n in range(5)})

@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
-from elasticsearch import BadRequestError, Elasticsearch
+from elasticsearch import ApiError, BadRequestError, Elasticsearch
 
 from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
-from sinks.elasticsearch.client import PASSING, reason_of, refused, translated
+from sinks.elasticsearch.bulk import POISON_KINDS
+from sinks.elasticsearch.client import PASSING, reason_of, translated
 from sinks.elasticsearch.mapping import flatten
 from sinks.elasticsearch.owners import is_owner, owner, told
 from sinks.elasticsearch.settings import Settings, Target
@@ -28,6 +29,8 @@ _SAME = ("index.analysis.", "index.similarity.", "index.mapping.", "index.query.
 BULK = 500
 # Of an item of a bulk request: the query can't be parsed. Any other error is the server's own.
 BAD_QUERY = 400
+# What a query trips over in the server itself, with status 500: "exception" is `field_value_factor` without `missing`.
+_TRIPPED = POISON_KINDS | {"exception"}
 # Words in which a server says that it is a document that it can't read.
 UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
 _JSON = {"accept": "application/json", "content-type": "application/json"}
@@ -190,9 +193,13 @@ class Percolator:
         some = [documents[number] for number in numbers]
         try:
             answer = self._ask(some, asked)
-        except BadRequestError as error:
+        except ApiError as error:
+            if not may_be_a_querys(error.meta.status, _told(error)):
+                raise
             if not any(word in str(error.body) for word in UNREAD):
-                found.failed |= self._failing(some, asked)
+                if not (failing := self._failing(some, asked)):
+                    raise  # it has passed
+                found.failed |= failing
                 return 0
             if len(numbers) == 1:
                 return 1
@@ -205,23 +212,18 @@ class Percolator:
         return 0
 
     def _failing(self, documents: Sequence[bytes], asked: Collection[str] | None) -> dict[str, str]:
-        """Which queries can't be run over some documents, and why: one of them fails the request for all.
-
-        Raises:
-            SinkRefused: it is the request that is refused, whatever is asked.
-        """
-        try:
-            self._ask(documents, ())
-        except BadRequestError as error:
-            raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
+        """Which queries can't be run over some documents, and why: one of them fails the request for all."""
+        self._ask(documents, ())  # raises what is refused whatever is asked, like an index that was closed
         return self._halved(documents, sorted(self._ids() if asked is None else asked))
 
     def _halved(self, documents: Sequence[bytes], ids: Sequence[str]) -> dict[str, str]:
         try:
             self._ask(documents, ids)
-        except BadRequestError as error:
+        except ApiError as error:
+            if not may_be_a_querys(error.meta.status, _told(error)):
+                raise
             if len(ids) == 1:
-                return {ids[0]: words(inner(error.body.get("error", {})))}
+                return {ids[0]: words(inner(_told(error)))}
             middle = len(ids) // 2
             return self._halved(documents, ids[:middle]) | self._halved(documents, ids[middle:])
         return {}
@@ -303,6 +305,16 @@ def _is_object(document: bytes) -> bool:
         return isinstance(orjson.loads(document), dict)
     except ValueError:
         return False
+
+
+def may_be_a_querys(status: int, error: Mapping[str, Any]) -> bool:
+    """Whether one query on one document may be to blame, rather than the server as it is now. Pure."""
+    return status == BAD_QUERY or (status == 500 and inner(error).get("type") in _TRIPPED)
+
+
+def _told(error: ApiError) -> Mapping[str, Any]:
+    told = error.body.get("error") if isinstance(error.body, dict) else None
+    return told if isinstance(told, dict) else {}
 
 
 def inner(error: Mapping[str, Any]) -> Mapping[str, Any]:

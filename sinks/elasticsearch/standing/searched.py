@@ -19,7 +19,17 @@ from elasticsearch import BadRequestError, Elasticsearch
 
 from cdc.errors import SinkUnavailable
 from sinks.elasticsearch.client import translated
-from sinks.elasticsearch.standing.percolator import BAD_QUERY, OWN, UNREAD, Found, Percolator, inner, parts, words
+from sinks.elasticsearch.standing.percolator import (
+    BAD_QUERY,
+    OWN,
+    UNREAD,
+    Found,
+    Percolator,
+    inner,
+    may_be_a_querys,
+    parts,
+    words,
+)
 from sinks.elasticsearch.standing.queries import MOST, Query
 
 # Documents that are judged together: each query is run once for them.
@@ -192,7 +202,7 @@ class Searched(Percolator):
             SinkUnavailable, SinkRefused: it was no query's fault.
         """
         failed = {name: answer for name, answer in zip(names, answers, strict=True) if "error" in answer}
-        others = [answer for answer in failed.values() if answer["status"] != BAD_QUERY]
+        others = [one for one in failed.values() if not may_be_a_querys(one["status"], one["error"])]
         if failed and not others:  # what is refused whatever is asked, like an index that was closed?
             others = [answer for answer in self._search([_ANY], mark, size=0) if "error" in answer]
         if others:

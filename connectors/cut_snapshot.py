@@ -26,6 +26,10 @@ from connectors.marker import snapshot_position
 from connectors.servers import Servers
 
 STREAMED = (None, "false", "incremental")
+# Of the producer of deletes.
+OWN = {"enable.idempotence": True, "compression.type": "lz4"}
+# After so long, beyond the time that a record has, there is a verdict on each.
+VERDICT_SECONDS = 5.0
 
 
 def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
@@ -120,18 +124,26 @@ def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, b
         if error is not None:
             failed.append(error)
 
-    producer = Producer({**kafka.settings, "enable.idempotence": True, "compression.type": "lz4"})
+    producer = Producer({**kafka.settings, **OWN, "message.timeout.ms": int(SILENCE_SECONDS * 1000)})
     count = 0
-    for partition, key, event in events:
-        count += 1
-        for value in (event, None):
-            while True:
-                try:
-                    producer.produce(topic, key=key, value=value, partition=partition, on_delivery=told)
-                    break
-                except BufferError:
-                    producer.poll(0.5)
-    unsent = producer.flush(SILENCE_SECONDS)
+    try:
+        for partition, key, event in events:
+            count += 1
+            for value in (event, None):
+                while True:
+                    try:
+                        producer.produce(topic, key=key, value=value, partition=partition, on_delivery=told)
+                        break
+                    except BufferError:
+                        producer.poll(0.5)
+            if failed:
+                break
+        unsent = producer.flush(SILENCE_SECONDS + VERDICT_SECONDS)
+    finally:
+        # The caller lets the connector go on, which may write such a row anew: nothing of ours may come behind that.
+        # What had been sent can't be called back; a broker that stood still may take it yet, but has had it before what
+        # the connector sends.
+        producer.purge()
     if failed:
         raise untaken(f"deletes of rows that are gone, in topic {topic}", failed, kafka.bootstrap)
     if unsent:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urljoin, urlsplit
 
 import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
@@ -25,6 +25,10 @@ RESTART_SECONDS = 10.0
 POLL_SECONDS = 0.5
 # Answers that pass by themselves: 409 a rebalance is under way, 5xx the worker restarts or could not ask its leader.
 PASSING = {409, 500, 502, 503, 504}
+# Redirects that stay; any other may be a page that a gateway shows for a while.
+MOVED = {301, 308}
+# Characters of a page that is none of Connect's.
+SHOWN = 120
 EXACTLY_ONCE = (
     "set exactly.once.source.support=enabled on every worker, or allow duplicates (which the sinks withstand) with "
     "connect.options: {exactly.once.support: requested}"
@@ -139,7 +143,9 @@ class ConnectClient:
 
     def _once(self, method: str, path: str, body: Any, missing: Any) -> Any:
         try:
-            answer = self.session.request(method, self.url + path, json=body, timeout=self.request_seconds)
+            answer = self.session.request(
+                method, self.url + path, json=body, timeout=self.request_seconds, allow_redirects=False
+            )
         except requests.RequestException as error:
             raise ConnectUnavailable(
                 f"Kafka Connect does not answer at {mask_text(self.url)}: {type(error).__name__}",
@@ -163,7 +169,28 @@ class ConnectClient:
                 f"Kafka Connect refused {method} {path} ({answer.status_code}): {_message(answer)}",
                 fix=_remedy(answer.status_code, _message(answer)),
             )
-        return answer.json() if answer.content else None
+        if 300 <= answer.status_code < 400:
+            raise self._led_away(answer)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise ConnectUnavailable(
+                f"what answers at {mask_text(self.url)} is not Kafka Connect: {method} {path} brought no JSON, but "
+                f"{_message(answer)[:SHOWN]!r}",
+                means="a gateway in front of it shows a page of its own, for a login or while it is mended",
+                fix="run the same command again; if it stays so, correct connect.url, or set user and password",
+            ) from error
+
+    def _led_away(self, answer: requests.Response) -> ConnectError:
+        """A redirect is not followed: what was to be changed would be asked for there, and without its body."""
+        to = urlsplit(urljoin(answer.url, answer.headers.get("location", "")))
+        where = f"{to.scheme}://{to.netloc.rpartition('@')[2]}{to.path}"  # what else it has may be secret
+        kind = ConnectError if answer.status_code in MOVED else ConnectUnavailable
+        return kind(
+            f"Kafka Connect does not answer at {mask_text(self.url)}: it leads to {where} ({answer.status_code})",
+            means="nothing was asked for there: on the way a change would become a question",
+            fix="give connect.url the address that it leads to; a page for a login or while a gateway is mended passes",
+        )
 
     def plugins(self, *, connectors_only: bool = True) -> dict[str, str]:
         """Class -> version, of connectors, or of converters and all other plugins too."""
@@ -314,9 +341,10 @@ def first_line(trace: str) -> str:
 def _own(answer: requests.Response) -> bool:
     """Whether Connect itself has answered, and not the server in front of it, which is there earlier."""
     try:
-        return "error_code" in answer.json()
+        said = answer.json()
     except ValueError:
         return False
+    return isinstance(said, dict) and "error_code" in said
 
 
 def _message(answer: requests.Response) -> str:

@@ -78,13 +78,13 @@ def open_past(
         assert isinstance(part, IcebergSink)
         # First: what it says was read is in the table that is looked at afterwards.
         applied = applied_offsets(history_folder(pipeline, name.sink) / STREAM)
-        try:
-            with open_catalog(part, catalog_name(name.sink)) as catalog:
+        with open_catalog(part, catalog_name(name.sink)) as catalog:
+            try:
                 held = held_at(name, None, load_history(catalog, part.namespace, table.name))
-        except SinkRefused:
-            if all_there:
-                raise
-            continue
+            except SinkRefused:
+                if all_there:
+                    raise
+                continue
         found.append(Past(held, pipeline.topic(table.qualified), applied, name.view == table.name + VERSIONS))
     return found
 

@@ -15,7 +15,7 @@ from operations.push.cursor import Cursor, number_of, parse_cursor
 from operations.push.walk import start_of
 from operations.standing.backfill import Page, Work, work_for
 from operations.standing.judge import Looked, fold
-from operations.standing.registered import UNJUDGED, Registered, Searches
+from operations.standing.registered import FAILED, UNJUDGED, Registered, Searches
 from sinks.redis.read import NoChanges
 from sinks.redis.stream.matches import Matches, State
 from sinks.redis.stream.tail import Entry, Standing, Tail
@@ -31,6 +31,18 @@ BLOCK_MS = 500
 
 class Overtaken(Exception):
     """Another matcher has done a step: what was worked out is thrown away, and begun from what holds now."""
+
+
+class Failing(Exception):
+    """Queries could not be run over documents: what was worked out is thrown away, and begun without them.
+
+    Args:
+        why: name -> the server's words.
+    """
+
+    def __init__(self, why: Mapping[str, str]) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Matcher:
@@ -120,6 +132,16 @@ class Matcher:
             self._work = None
             self._begin()
             return True
+        except Failing as failing:
+            self._leave_out(failing.why)
+            return True
+
+    def _leave_out(self, failing: Mapping[str, str]) -> None:
+        """They are refused from now on: what matched them is told as left, and no other query waits for them."""
+        assert self._registered is not None
+        known = {name: why for name, why in self._registered.refused.items() if why.startswith(FAILED)}
+        new = {name: FAILED + why for name, why in failing.items()}
+        self._registered, self._work = self._searches.follow(self._registered, known | new), None
 
     def _load(self) -> State:
         state = self._matches.state()
@@ -148,7 +170,7 @@ class Matcher:
         if noted != found.mark:
             new = found.queries.keys() - self._state.standing.keys()
             self._write({"registered": found.mark}, dict.fromkeys(new, UNJUDGED))
-        self._registered = self._searches.follow(found)
+        self._registered = self._searches.follow(found, found.failed(self._state))
         self._work = None
 
     def _begin(self) -> None:
@@ -189,6 +211,8 @@ class Matcher:
         ids: list[frozenset[str]] = []
         for part in _parts(documents, self.batch):
             found = self._registered.judge(part, asked)
+            if found.failed:
+                raise Failing(found.failed)
             ids += found.ids
             self.documents += len(part)
             self.unread += found.unread

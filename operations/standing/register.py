@@ -15,6 +15,7 @@ from cdc.pipeline.fields import QUERY
 from operations.push.carrier import Lease
 from operations.standing.place import Searching
 from operations.standing.refusals import refusal, refusals
+from operations.standing.scripted import script_in
 from sinks.elasticsearch.standing.percolator import Percolator
 from sinks.elasticsearch.standing.queries import MOST, Query, next_revision
 
@@ -27,7 +28,8 @@ def clause(name: str, query: bytes) -> bytes:
     """What stands under ``query`` of a search, as JSON in one form. Pure.
 
     Raises:
-        QueryRefused: it is no JSON object, or too large. ConfigError: this is no name of a query (terminal).
+        QueryRefused: it is no JSON object, too large, or has a script. ConfigError: this is no name of a query
+            (terminal).
     """
     if not re.fullmatch(QUERY, name):
         raise ConfigError(
@@ -48,9 +50,16 @@ def clause(name: str, query: bytes) -> bytes:
     if not isinstance(found, dict) or not found:
         raise QueryRefused(f"query {name} is no JSON object", fix='like {"term": {"status": "open"}}')
     try:
-        return orjson.dumps(found)
+        made = orjson.dumps(found)
     except TypeError as error:
         raise _too_deep(name) from error
+    if (where := script_in(found)) is not None:
+        raise QueryRefused(
+            f"query {name} has a script (under {where!r})",
+            means="a script may fail on one document, and then nothing is known of the query any more",
+            fix="do without: give the view a field that has what the script works out, and ask for that",
+        )
+    return made
 
 
 def _whole(name: str, text: str) -> None:

@@ -19,6 +19,10 @@ from sinks.redis.stream.matches import State
 FIELDS_SECONDS = 10.0
 
 
+# Before the server's words on a query that could not be run over a document.
+FAILED = "it fails on a document: "
+
+
 class Judge(Protocol):
     """What judges documents: ``Percolator``."""
 
@@ -33,7 +37,7 @@ class Registered:
         mark: tells it from what is registered at any other time, and where it is judged.
         index: where it is judged; empty where there are no queries.
         queries: by their names.
-        refused: those that the server does not take any more, and why.
+        refused: those that the server does not take any more, or that have failed on a document (``FAILED``), and why.
     """
 
     mark: str
@@ -46,7 +50,8 @@ class Registered:
     _settled: dict[str, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def judge(self, documents: Sequence[bytes], asked: frozenset[str] | None = None) -> Judged:
-        """Which of the queries each document matches, by name.
+        """Which of the queries each document matches, by name; so are those that failed (who is none of the registered
+        ones, by its id).
 
         Args:
             documents: JSON.
@@ -61,7 +66,22 @@ class Registered:
         found = self._judge.judge(documents, None if len(names) == len(self.queries) else list(names))
         # The judge may have revisions that are not registered yet, or not any more.
         ids = [frozenset(names[one] for one in ids if one in names) for ids in found.ids]
-        return Judged(ids, found.unread)
+        return Judged(ids, found.unread, {self._names.get(one, one): why for one, why in found.failed.items()})
+
+    def failed(self, state: State) -> dict[str, str]:
+        """Those that have failed on a document where they are judged now, as they are now, and why.
+
+        They are not tried again until they are changed or judged elsewhere: each time they would enter, and leave.
+        """
+        if self.index != state.notes.get("index"):
+            return {}
+        noted = ((name, state.standing.get(name)) for name in self.queries)
+        told = ((name, orjson.loads(note)) for name, note in noted if note is not None and FAILED.encode() in note)
+        return {
+            name: one["refused"]
+            for name, one in told
+            if str(one["refused"]).startswith(FAILED) and one["revision"] == self.queries[name].revision
+        }
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -112,8 +132,8 @@ class Searches(Protocol):
         """What is registered now; ``known`` itself when that is it."""
         ...
 
-    def follow(self, found: Registered) -> Registered:
-        """Have it judged by, and by nothing else."""
+    def follow(self, found: Registered, failed: Mapping[str, str]) -> Registered:
+        """Have it judged by, and by nothing else; without those that have failed, by name, with the reason why."""
         ...
 
 
@@ -161,7 +181,7 @@ class ServerSearches:
         self._checked = now
         return True
 
-    def follow(self, found: Registered) -> Registered:
+    def follow(self, found: Registered, failed: Mapping[str, str]) -> Registered:
         """See ``Searches``.
 
         Raises:
@@ -169,5 +189,6 @@ class ServerSearches:
         """
         if not isinstance(found._judge, Percolator):
             return found
-        said = found._judge.follow(found.queries)
-        return replace(found, refused={name: said[one.id] for name, one in found.queries.items() if one.id in said})
+        said = found._judge.follow({name: one for name, one in found.queries.items() if name not in failed})
+        refused = {name: said[one.id] for name, one in found.queries.items() if one.id in said}
+        return replace(found, refused=refused | {name: why for name, why in failed.items() if name in found.queries})

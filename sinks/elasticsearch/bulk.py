@@ -17,7 +17,7 @@ from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
-from sinks.elasticsearch.client import CLOSED, NO_INDEX, is_passing, reason_of, refused
+from sinks.elasticsearch.client import CLOSED, NO_INDEX, PASSING, is_passing, reason_of, refused
 from sinks.elasticsearch.settings import Address
 from sinks.retry import Patience
 
@@ -42,6 +42,8 @@ POISON_TRIES = 8
 # version makes the index that it does not find; but the server makes none that any item of its request requires to be
 # an alias. This one changes nothing: not the document that is there, and it makes none.
 GUARD = b'{"update":{"_id":"headwater"}}\n{"doc":{}}\n'
+# What every item is told where the alias leads to several indices of which none is to be written to.
+NO_WRITE_INDEX = "no write index is defined for alias"
 # "…[coordinating_operation_bytes=60000000, max_coordinating_bytes=53687091]": no waiting makes such a request fit.
 PRESSURE = re.compile(r"coordinating_operation_bytes=(\d+), max_coordinating_bytes=(\d+)")
 
@@ -108,7 +110,8 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
         tries: how often in a row this item has failed with a 500, this time included.
 
     Raises:
-        SinkRefused: the index or its write alias is gone, or rights are missing: no item can be written.
+        SinkRefused: the index or its write alias is gone, the alias leads to several, or rights are missing: no item
+            can be written.
     """
     status: int = result["status"]
     error = result.get("error")
@@ -128,11 +131,19 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
             fix="reopen it if it was closed; else `headwater rebuild FILE SINK --auto`: what came after a snapshot was"
             " made is not in it, and is not read again",
         )
+    if NO_WRITE_INDEX in reason:
+        raise SinkRefused(
+            f"the alias to write by leads to several indices: {reason}",
+            means="somebody has given it to another index, as restoring one under another name does; nothing was "
+            "written since",
+            fix="take it from the other index, then start `headwater run FILE` again",
+        )
     if kind in ("security_exception",):
         raise SinkRefused(f"no right to write: {reason}", fix="give this sink's user the index privilege 'write'")
     if status == 500 and kind in POISON_KINDS and tries >= POISON_TRIES:
         return rejected(reason)
-    if status in (408, 429, 500, 502, 503, 504) or kind == "cluster_block_exception":
+    # 404 with another error than above: a shard that moves, starts or is closed just now. No document earns that.
+    if status in PASSING or status == 404 or kind == "cluster_block_exception":
         return reason
     return rejected(reason)
 

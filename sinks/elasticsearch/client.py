@@ -17,6 +17,7 @@ from elasticsearch.serializer import JsonSerializer
 
 from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.waits import waiting_for
+from sinks.elasticsearch.fronts import ElasticsearchNode
 from sinks.elasticsearch.opensearch import OpenSearch, load_signer, node_class
 from sinks.elasticsearch.settings import PRODUCTS, Settings
 
@@ -87,7 +88,7 @@ def connect(settings: Settings) -> Elasticsearch:
 
     Needs no ``GET /``: the product check reads a header of the first real answer.
     """
-    how: dict[str, Any] = {}
+    how: dict[str, Any] = {"node_class": ElasticsearchNode}
     if settings.api_key:
         how["api_key"] = settings.api_key
     elif settings.user:

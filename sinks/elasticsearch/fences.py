@@ -15,18 +15,22 @@ Elasticsearch's own memory (``gc_deletes`` is an hour).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from elasticsearch import Elasticsearch
 
 from cdc.errors import SinkRefused
-from sinks.contract import Item
+from sinks.contract import Answer, Item
 from sinks.elasticsearch.bulk import Bulk, Line, encode
 from sinks.elasticsearch.client import each_document
 from sinks.elasticsearch.settings import Target
 from sinks.retry import Patience
+
+log = logging.getLogger(__name__)
 
 HIGHEST = "highest"
 # Its version says of which stretch of time somebody has begun the purge.
@@ -60,12 +64,7 @@ class Fences:
         marks.append(Item(HIGHEST, highest, note))
         failed: list[str] = []
         lines: list[Line] = [encode(place, mark) for place, mark in enumerate(marks)]
-
-        def check(_place: int, answer: Any) -> None:
-            if answer.reason:
-                failed.append(answer.reason)
-
-        self._bulk.send(target.fence_writer, lines, patience, check)
+        self._bulk.send(target.fence_writer, lines, patience, partial(_note, failed))
         if failed:
             raise SinkRefused(
                 f"{self._who}: a delete's fence was refused: {failed[0]}",
@@ -113,7 +112,7 @@ class Fences:
     def highest(self, target: Target) -> int:
         """The highest version of any delete so far; -1 when there was none."""
         answer = self._client.options(ignore_status=404).get(index=target.fence_writer, id=HIGHEST, source=False)
-        if "error" in answer.body:
+        if "found" not in answer.body:
             raise missing(self._who, target)
         version: int = answer.body.get("_version", -1)
         return version
@@ -160,10 +159,20 @@ class Fences:
             if not hits:
                 return purged
             lines = [encode(place, Item(hit["_id"], hit["_version"], None)) for place, hit in enumerate(hits)]
-            self._bulk.send(target.fence_writer, lines, patience, lambda _place, _answer: None)
-            purged += len(hits)
+            left: list[str] = []
+            self._bulk.send(target.fence_writer, lines, patience, partial(_note, left))
+            purged += len(hits) - len(left)
+            if left:  # the next page would have them again, for ever
+                log.warning("old fences of %s can't be removed: %s", target.concrete, left[0])
+                return purged
             if pause(time.monotonic() - began):
                 return purged
+
+
+def _note(reasons: list[str], _place: int, answer: Answer) -> None:
+    """Why an item was rejected, if it was."""
+    if answer.reason:
+        reasons.append(answer.reason)
 
 
 def missing(who: str, target: Target) -> SinkRefused:

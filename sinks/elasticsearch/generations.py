@@ -38,8 +38,10 @@ def promote(client: Elasticsearch, who: str, target: Target, old: int) -> None:
         if strange:
             raise SinkRefused(
                 f"{who}: the alias {target.index} leads to {', '.join(sorted(readers))}, not to generation {old}",
-                means="someone else has promoted or moved it; nothing was changed",
-                fix="`headwater generations FILE` says what is known; then promote again",
+                means="someone else has promoted or moved it, or an index that was restored under another name has "
+                "brought it; nothing was changed",
+                fix="`headwater generations FILE` says what is known; take the alias from an index that is none of "
+                "these, then promote again",
             )
         others = [index for index in readers if index != target.concrete]
         actions: list[dict[str, Any]] = [

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from elasticsearch import Elasticsearch, NotFoundError
+from elasticsearch import ApiError, Elasticsearch, NotFoundError
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from sinks.elasticsearch.settings import Target
@@ -19,6 +19,13 @@ from sinks.elasticsearch.settings import Target
 # Before leases the alias had no number.
 _UNNUMBERED = -1
 _TRIES = 5
+
+
+class _Claim(NamedTuple):
+    """A write alias of an index: its token, and whether writes go to that index where another one has it too."""
+
+    token: int
+    writes: bool
 
 
 class Lease:
@@ -65,7 +72,7 @@ class Lease:
         """Make this process's token the only one. Idempotent; both indices must be there.
 
         Raises:
-            SinkRefused: a newer token has claimed the target.
+            SinkRefused: a newer token has claimed the target, or another index has its alias.
             SinkUnavailable: others claim it at the same moment, over and over (transient).
             ApiError, TransportError: for the caller to translate.
         """
@@ -83,6 +90,10 @@ class Lease:
                 self._client.indices.update_aliases(actions=actions)
             except NotFoundError:
                 continue  # what was to be removed has gone: somebody else takes over just now, so look again
+            except ApiError as error:
+                if (why := self.shared(target)) is not None:
+                    raise why from error
+                raise
         raise SinkUnavailable(f"{self._who}: several processes claim {target.concrete} at once", fix="start it again")
 
     def fenced(self, target: Target) -> Fenced | None:
@@ -124,34 +135,65 @@ class Lease:
             "changes since its snapshot: `headwater rebuild FILE SINK --auto`",
         )
 
+    def shared(self, target: Target) -> SinkRefused | None:
+        """Why a write was refused, if it was because this process's alias leads to another index too.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate.
+        """
+        ours = {target.writer: target.concrete, target.fence_writer: target.fences}
+        quiet = self._client.options(ignore_status=404)
+        found = quiet.indices.get_alias(name=list(ours), expand_wildcards="all").body
+        # Beside the indices there may be the words on an alias that nobody has.
+        aliases = {
+            index: said["aliases"] for index, said in found.items() if isinstance(said, dict) and "aliases" in said
+        }
+        others = sorted((index, alias) for index, names in aliases.items() for alias in names if ours[alias] != index)
+        if not others:
+            return None
+        index, alias = others[0]
+        return SinkRefused(
+            f"{self._who}: the alias {alias}, by which {ours[alias]} is written, leads to {index} too",
+            means="an index that is restored from a snapshot under another name brings its aliases with it, and the "
+            "server does not know then where to write or to look; this batch waits, nothing of it is lost",
+            fix=f"delete {index}, or take all aliases of this sink from it (restored with `include_aliases: false` it "
+            "has none), then start `headwater run FILE` again",
+        )
+
     def _claims(self, target: Target) -> list[int]:
         """The newest token of each of the two indices that has one."""
-        held = ([token for token in one.values() if token != _UNNUMBERED] for one in self._held(target).values())
-        return [max(tokens) for tokens in held if tokens]
+        tokens = ([one.token for one in claims.values()] for claims in self._held(target).values())
+        held = ([token for token in some if token != _UNNUMBERED] for some in tokens)
+        return [max(some) for some in held if some]
 
-    def _held(self, target: Target) -> Mapping[str, Mapping[str, int]]:
-        """Index -> write alias -> its token."""
+    def _held(self, target: Target) -> Mapping[str, Mapping[str, _Claim]]:
+        """Index -> write alias -> what it says."""
         pairs = ((target.concrete, f"{target.concrete}_w"), (target.fences, f"{target.fences}_w"))
-        held: dict[str, dict[str, int]] = {}
+        held: dict[str, dict[str, _Claim]] = {}
         found = self._client.indices.get_alias(
             index=[index for index, _ in pairs], ignore_unavailable=True, expand_wildcards="all"
         ).body
         for index, stem in pairs:
-            tokens = ((name, token_of(name, stem)) for name in found.get(index, {}).get("aliases", {}))
-            held[index] = {name: token for name, token in tokens if token is not None}
+            named = found.get(index, {}).get("aliases", {}).items()
+            claims = ((name, token_of(name, stem), bool(said.get("is_write_index"))) for name, said in named)
+            held[index] = {name: _Claim(token, writes) for name, token, writes in claims if token is not None}
         return held
 
-    def _takeover(self, target: Target, held: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-        """``must_exist`` makes it compare-and-set: the call does nothing if somebody else was quicker."""
+    def _takeover(self, target: Target, held: Mapping[str, Mapping[str, _Claim]]) -> list[dict[str, Any]]:
+        """``must_exist`` makes it compare-and-set: the call does nothing if somebody else was quicker.
+
+        ``is_write_index``: an index that is restored under another name, aliases and all, is refused, or if its alias
+        does not say so (as those of before did not) gets no writes and stops none.
+        """
         actions: list[dict[str, Any]] = []
         for index, alias in ((target.concrete, target.writer), (target.fences, target.fence_writer)):
             older = [name for name in held[index] if name != alias]
             actions += [{"remove": {"index": index, "alias": name, "must_exist": True}} for name in older]
-            if alias not in held[index]:
-                actions.append({"add": {"index": index, "alias": alias, "is_hidden": True}})
+            if alias not in held[index] or not held[index][alias].writes:
+                actions.append({"add": {"index": index, "alias": alias, "is_hidden": True, "is_write_index": True}})
         return actions
 
-    def _withdraw(self, target: Target, held: Mapping[str, Mapping[str, int]]) -> None:
+    def _withdraw(self, target: Target, held: Mapping[str, Mapping[str, _Claim]]) -> None:
         """Two may add their aliases to a fresh index at once; the older takes its own back."""
         for index, alias in ((target.concrete, target.writer), (target.fences, target.fence_writer)):
             if alias in held[index]:

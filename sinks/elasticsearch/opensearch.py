@@ -15,6 +15,7 @@ from elastic_transport.client_utils import DEFAULT, DefaultType
 from elasticsearch import Elasticsearch
 
 from cdc.errors import ConfigError
+from sinks.elasticsearch.fronts import PRODUCT, is_opensearchs, outage
 
 _JSON = "application/json"
 # Elasticsearch's client asks with these words for answers in the format of its own version.
@@ -53,8 +54,12 @@ def node_class(signer: Signer | None) -> type[BaseNode]:
             if signer is not None:
                 said |= signer.sign(method, f"{self.base_url}{target}", body or None, said)
             answer = super().perform_request(method, target, body, HttpHeaders(said), request_timeout)
+            if answer.meta.status == 404 and not is_opensearchs(answer):
+                if method == "HEAD":  # has no body that could say who answers
+                    return self.perform_request("GET", target, body, headers, request_timeout)
+                answer = outage(answer)
             # Without it the client takes no answer. Which server this is has been asked of the nodes.
-            answer.meta.headers["x-elastic-product"] = "Elasticsearch"
+            answer.meta.headers[PRODUCT] = "Elasticsearch"
             return answer
 
     return Node

@@ -70,12 +70,13 @@ class ElasticsearchSink:
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """See the contract. A refusal may mean that another process has taken over, or that somebody has removed an
-        alias: then it is called that."""
+        alias or given it to another index: then it is called that."""
         place = self._target(target)
         try:
             answers = self._write(place, items)
         except SinkRefused as refusal:
-            why = self._retrying(lambda: self._lease.fenced(place) or self._lease.removed(place))
+            lease = self._lease
+            why = self._retrying(lambda: lease.fenced(place) or lease.removed(place) or lease.shared(place))
             if why is not None:
                 raise why from refusal
             raise

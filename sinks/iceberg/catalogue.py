@@ -216,6 +216,20 @@ def living(sink: Any, catalog: str, view: str, owner: str | None = None) -> int 
             return None
 
 
+def there(sink: Any, catalog: str, view: str, generation: int, owner: str | None = None) -> bool:
+    """Whether a generation has a table. ``owner`` as of ``load_table``.
+
+    Raises:
+        SinkUnavailable: the catalogue does not open (transient). SinkRefused: it does not let us in.
+    """
+    with open_catalog(sink, catalog) as opened:
+        try:
+            load_table(opened, sink, view, generation, owner)
+        except SinkRefused:
+            return False
+    return True
+
+
 def claimed(sink: Any, catalog: str, view: str, generation: int, owner: str | None = None) -> int | None:
     """The newest lease token that has claimed a generation's table; None if there is no table, or if none has.
     ``owner`` as of ``load_table``.

@@ -116,23 +116,19 @@ class IcebergTarget:
 
     def there(self, target: str) -> bool:
         """See the contract."""
-        try:
-            catalogue.find_table(self._place, self._catalog, target, self._number(target), self._owner)
-        except SinkRefused:
-            return False
-        return True
+        return catalogue.there(self._place, self._catalog, target, self._number(target), self._owner)
 
     def refresh(self, target: str) -> None:
         """See the contract: a commit is there for the next reader that opens the table."""
 
     def size(self, target: str) -> int:
         """See the contract: the data files of the newest snapshot."""
-        try:
-            with catalogue.open_catalog(self._place, self._catalog) as opened:
+        with catalogue.open_catalog(self._place, self._catalog) as opened:
+            try:
                 table = catalogue.load_table(opened, self._place, target, self._number(target))
-                snapshot = table.current_snapshot()
-        except SinkRefused:
-            return 0
+            except SinkRefused:
+                return 0
+            snapshot = table.current_snapshot()
         told = snapshot.summary["total-files-size"] if snapshot and snapshot.summary else None
         return int(told or 0)
 

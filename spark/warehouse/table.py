@@ -192,11 +192,12 @@ class TablePlace:
         return f"`{self.catalog}`.`{namespace}`.`{table}`"
 
     def there(self) -> bool:
-        """Whether the generation has a table."""
-        try:
-            return bool(self.find())
-        except SinkRefused:
-            return False
+        """Whether the generation has a table.
+
+        Raises:
+            SinkRefused: the catalogue does not let us in. SinkUnavailable: it does not open (transient).
+        """
+        return iceberg.there(self.sink, self.catalog, self.view, self.generation)
 
     def filled(self, spark: SparkSession) -> bool:
         """Whether the generation's table, which is there, has rows; nothing is changed.
@@ -214,9 +215,10 @@ class TablePlace:
         Raises:
             SinkRefused: another generation's table stands in its place, or another one's (terminal).
         """
-        try:
+        if self.there():
             table = self.find()
-        except SinkRefused as error:
+            self.check(spark, table)
+        else:
             namespace, name = iceberg.table_name(self.sink, self.view, self.generation)
             table = f"`{self.catalog}`.`{namespace}`.`{name}`"
             if spark.catalog.tableExists(table):
@@ -224,9 +226,7 @@ class TablePlace:
                     f"table {namespace}.{name} is there, but it is not generation {self.generation}'s",
                     means="nothing was written",
                     fix="`headwater generations FILE` shows which there are; `headwater rebuild` makes a new one",
-                ) from error
-        else:
-            self.check(spark, table)
+                )
         iceberg.check_files(self.sink)
         whose = made_by(self.owner, self.view)
         properties = {GENERATION: str(self.generation), LEASE: str(self.token), MADE_BY: whose}

@@ -38,7 +38,7 @@ def test_setup_makes_index_mapping_settings_and_aliases(subject: Subject, client
     assert made["settings"]["index.max_result_window"] == "20000"
     assert made["settings"]["index.gc_deletes"] == "1h"
     assert "index.refresh_interval" not in made["settings"]
-    assert made["aliases"] == {subject.name: {}, f"{name}_w0": {"is_hidden": True}}
+    assert made["aliases"] == {subject.name: {}, f"{name}_w0": {"is_hidden": True, "is_write_index": True}}
     assert subject.name in client.indices.get_alias(name=subject.name).body[name]["aliases"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from elasticsearch import Elasticsearch
+from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import Fenced, SinkRefused
 from cdc.pipeline import load
@@ -67,6 +67,31 @@ def test_indices_of_an_earlier_version_are_taken_over(subject: Subject, client: 
     assert aliases(client, subject) == {"_g1": {"", "_g1_w7"}, "_g1_fences": {"_g1_fences_w7"}}
     assert heir.write(VIEW, items(3, 6)) == [WRITTEN] * 3
     assert len(held(heir)) == 3
+
+
+def test_a_restored_index_with_the_same_alias_stops_no_writes_or_holds_them_all(
+    subject: Subject, client: Elasticsearch
+) -> None:
+    """Restored under another name it brings its aliases; each item was a dead letter then."""
+    sink = subject.open()
+    sink.setup()
+    index, alias, restored = f"{subject.name}_g1", f"{subject.name}_g1_w0", f"restored-{subject.name}"
+    brought = {"index": restored, "alias": alias, "is_hidden": True}
+    client.indices.create(index=restored)
+    try:
+        client.indices.update_aliases(actions=[{"add": brought}])
+        assert sink.write(VIEW, items(3, 5)) == [WRITTEN] * 3
+        with pytest.raises(ApiError, match="more than one write index"):
+            client.indices.update_aliases(actions=[{"add": {**brought, "is_write_index": True}}])
+        # As an earlier version has set it.
+        client.indices.update_aliases(actions=[{"add": {**brought, "index": index, "is_write_index": False}}])
+        with pytest.raises(SinkRefused, match=f"the alias {alias}, by which {index} is written, leads to {restored}"):
+            sink.write(VIEW, items(3, 6))
+        subject.open().setup()
+        assert sink.write(VIEW, items(3, 6)) == [WRITTEN] * 3
+        assert client.count(index=restored).body["count"] == 0 and len(held(sink)) == 3
+    finally:
+        client.indices.delete(index=restored)
 
 
 def test_only_the_first_generation_shows_itself_to_readers(subject: Subject, client: Elasticsearch) -> None:

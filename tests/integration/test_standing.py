@@ -19,8 +19,10 @@ from console.cli.queries import command
 from console.http.server import serving
 from operations.generations.targets import drop_sink_state
 from operations.standing.note import read_notes
+from operations.standing.place import Searching, standing_place
 from operations.standing.watch import matching as matching_beside
 from sinks.contract import Item
+from sinks.elasticsearch.standing.searched import Searched
 from sinks.redis import RedisSink
 from tests.support.json_examples import example
 from tests.support.pushed import Listening
@@ -83,6 +85,48 @@ def test_a_query_that_can_not_be_parsed_is_refused_in_the_servers_words(world: S
             world.put("wrong", **query)
         assert words in str(refused.value), refused.value
     assert world.states() == {}
+
+
+@pytest.mark.parametrize("searched", [False, True], ids=["percolator", "search"])
+def test_a_query_that_fails_on_a_document_is_refused_alone(
+    world: StandingWorld, matching: Matching, searched: bool
+) -> None:
+    """One with a script, as an earlier version has registered it; Elasticsearch's minimal distribution runs none."""
+    if world.search.kind != "opensearch":
+        pytest.skip("no scripts there")
+    if searched:
+        matching.searches._searching._made_by = Searched
+    script = {"script": {"script": "doc['n'].value > 10"}}
+    with pytest.raises(QueryRefused, match="has a script"):
+        world.put("odd", **script)
+    world.put("blue", match={"t": "blue"})
+    server = Searching(standing_place(world.pipeline, VIEW))
+    server.store.put(None, "odd", json.dumps(script).encode())
+    server.close()
+    world.write(1, a={"n": 11, "t": "blue"})
+    matching.until_idle()
+    assert world.states() == {"blue": "active", "odd": "active"}
+    world.write(2, b={"t": "blue"}, c={"n": 12, "t": "red"})
+    matching.until_idle()
+    assert world.states() == {"blue": "active", "odd": "refused"}
+    (odd,) = [one for one in world.listed() if one["name"] == "odd"]
+    assert odd["refused"].startswith("it fails on a document: script_exception: runtime error"), odd
+    assert folded(world.told()) == world.snapshot() == {"a": {"blue"}, "b": {"blue"}}
+    before = len(world.told())
+    world.put("red", match={"t": "red"})
+    matching.until_idle()
+    assert len(world.told()) == before + 1 and world.states()["odd"] == "refused"
+
+
+def test_a_query_that_trips_the_server_is_refused_alone(world: StandingWorld, matching: Matching) -> None:
+    world.put("odd", function_score={"field_value_factor": {"field": "n"}, "min_score": 1})
+    world.put("blue", match={"t": "blue"})
+    world.write(1, a={"n": 11, "t": "blue"})
+    matching.until_idle()
+    world.write(2, b={"t": "blue"})
+    matching.until_idle()
+    assert world.states() == {"blue": "active", "odd": "refused"}
+    assert folded(world.told()) == world.snapshot() == {"a": {"blue"}, "b": {"blue"}}
 
 
 def test_changing_and_removing_a_query_tells_what_enters_and_leaves(world: StandingWorld, matching: Matching) -> None:

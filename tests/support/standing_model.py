@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -154,6 +154,7 @@ class Standings:
     revisions: dict[str, int] = field(default_factory=dict)
     judging: dict[str, tuple[int, int]] = field(default_factory=dict)  # by id
     index: str = "i1"
+    failing: dict[str, int] = field(default_factory=dict)  # it fails on documents of this number
 
     def put(self, name: str, low: int, high: int) -> None:
         self.revision += 1
@@ -171,12 +172,17 @@ class Standings:
         found = {name: Query(name, self.revisions[name], orjson.dumps(query)) for name, query in self.queries.items()}
         return Registered(mark, self.index, found, _judge=self)
 
-    def follow(self, found: Registered) -> Registered:
-        self.judging = {one.id: tuple(orjson.loads(one.query)) for one in found.queries.values()}
-        return found
+    def follow(self, found: Registered, failed: Mapping[str, str]) -> Registered:
+        taken = (one for name, one in found.queries.items() if name not in failed)
+        self.judging = {one.id: tuple(orjson.loads(one.query)) for one in taken}
+        return replace(found, refused={name: why for name, why in failed.items() if name in found.queries})
 
     def judge(self, documents: Sequence[bytes], asked: Sequence[str] | None = None) -> Judged:
         chosen = {one: query for one, query in self.judging.items() if asked is None or one in asked}
+        numbers = {orjson.loads(each)["n"] for each in documents}
+        failed = {one: "no price" for one in chosen if self.failing.get(one.partition("@")[0]) in numbers}
+        if failed:
+            return Judged([frozenset()] * len(documents), 0, failed)
         return Judged(
             [frozenset(one for one, query in chosen.items() if matches(each, query)) for each in documents], 0
         )

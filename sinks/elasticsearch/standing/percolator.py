@@ -7,13 +7,16 @@ query. It goes with its generation; that of the next one is made of the register
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
-from elasticsearch import BadRequestError, Elasticsearch
+from elasticsearch import ApiError, BadRequestError, Elasticsearch
 
 from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
-from sinks.elasticsearch.client import PASSING, reason_of, refused, translated
+from sinks.elasticsearch.bulk import POISON_KINDS
+from sinks.elasticsearch.client import PASSING, reason_of, translated
 from sinks.elasticsearch.mapping import flatten
 from sinks.elasticsearch.owners import is_owner, owner, told
 from sinks.elasticsearch.settings import Settings, Target
@@ -26,6 +29,8 @@ _SAME = ("index.analysis.", "index.similarity.", "index.mapping.", "index.query.
 BULK = 500
 # Of an item of a bulk request: the query can't be parsed. Any other error is the server's own.
 BAD_QUERY = 400
+# What a query trips over in the server itself, with status 500: "exception" is `field_value_factor` without `missing`.
+_TRIPPED = POISON_KINDS | {"exception"}
 # Words in which a server says that it is a document that it can't read.
 UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
 _JSON = {"accept": "application/json", "content-type": "application/json"}
@@ -38,10 +43,21 @@ class Judged(NamedTuple):
     Attributes:
         ids: of each document, the queries that it matches (``Query.id``).
         unread: documents that the server can't read by this mapping, or that are no JSON objects: they match nothing.
+        failed: queries that can't be run over these documents, by their ids, and why. Then ``ids`` are not the whole:
+            judge again when these are gone.
     """
 
     ids: list[frozenset[str]]
     unread: int
+    failed: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass
+class Found:
+    """What is found while it is looked for; as ``Judged``."""
+
+    ids: list[set[str]]
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 class Percolator:
@@ -164,20 +180,27 @@ class Percolator:
             SinkUnavailable: transient. SinkRefused: the server refuses, for another reason than a document's.
         """
         read = [number for number, document in enumerate(documents) if _is_object(document)]
-        found: list[set[str]] = [set() for _ in documents]
+        found = Found([set() for _ in documents])
         with translated(self._settings.who, "judging documents by standing queries"):
             unread = self._judge(documents, read, asked, found) if read else 0
-        return Judged([frozenset(ids) for ids in found], unread + len(documents) - len(read))
+        ids = [frozenset(each) for each in found.ids]
+        return Judged(ids, unread + len(documents) - len(read), found.failed)
 
     def _judge(
-        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: list[set[str]]
+        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: Found
     ) -> int:
         """Fill ``found``; a document that can't be read is found by halves, and counted."""
+        some = [documents[number] for number in numbers]
         try:
-            answer = self._ask([documents[number] for number in numbers], asked)
-        except BadRequestError as error:
+            answer = self._ask(some, asked)
+        except ApiError as error:
+            if not may_be_a_querys(error.meta.status, _told(error)):
+                raise
             if not any(word in str(error.body) for word in UNREAD):
-                raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
+                if not (failing := self._failing(some, asked)):
+                    raise  # it has passed
+                found.failed |= failing
+                return 0
             if len(numbers) == 1:
                 return 1
             middle = len(numbers) // 2
@@ -185,8 +208,25 @@ class Percolator:
             return sum(self._judge(documents, half, asked, found) for half in halves)
         for hit in answer.get("hits", {}).get("hits", ()):
             for slot in hit["fields"]["_percolator_document_slot"]:
-                found[numbers[slot]].add(hit["_id"])
+                found.ids[numbers[slot]].add(hit["_id"])
         return 0
+
+    def _failing(self, documents: Sequence[bytes], asked: Collection[str] | None) -> dict[str, str]:
+        """Which queries can't be run over some documents, and why: one of them fails the request for all."""
+        self._ask(documents, ())  # raises what is refused whatever is asked, like an index that was closed
+        return self._halved(documents, sorted(self._ids() if asked is None else asked))
+
+    def _halved(self, documents: Sequence[bytes], ids: Sequence[str]) -> dict[str, str]:
+        try:
+            self._ask(documents, ids)
+        except ApiError as error:
+            if not may_be_a_querys(error.meta.status, _told(error)):
+                raise
+            if len(ids) == 1:
+                return {ids[0]: words(inner(_told(error)))}
+            middle = len(ids) // 2
+            return self._halved(documents, ids[:middle]) | self._halved(documents, ids[middle:])
+        return {}
 
     def _ask(self, documents: Sequence[bytes], asked: Collection[str] | None) -> dict[str, Any]:
         judge = {"percolate": {"field": f"{OWN}.query", "documents": [orjson.Fragment(one) for one in documents]}}
@@ -265,6 +305,23 @@ def _is_object(document: bytes) -> bool:
         return isinstance(orjson.loads(document), dict)
     except ValueError:
         return False
+
+
+def may_be_a_querys(status: int, error: Mapping[str, Any]) -> bool:
+    """Whether one query on one document may be to blame, rather than the server as it is now. Pure."""
+    return status == BAD_QUERY or (status == 500 and inner(error).get("type") in _TRIPPED)
+
+
+def _told(error: ApiError) -> Mapping[str, Any]:
+    told = error.body.get("error") if isinstance(error.body, dict) else None
+    return told if isinstance(told, dict) else {}
+
+
+def inner(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a search says of a query that it can't parse, or can't run: the cause in a shard, if it was found there."""
+    shards = error.get("failed_shards") or [{}]
+    found: Mapping[str, Any] = shards[0].get("reason") or (error.get("root_cause") or [error])[0]
+    return found
 
 
 def words(error: Mapping[str, Any]) -> str:

@@ -19,7 +19,17 @@ from elasticsearch import BadRequestError, Elasticsearch
 
 from cdc.errors import SinkUnavailable
 from sinks.elasticsearch.client import translated
-from sinks.elasticsearch.standing.percolator import BAD_QUERY, OWN, UNREAD, Percolator, parts, words
+from sinks.elasticsearch.standing.percolator import (
+    BAD_QUERY,
+    OWN,
+    UNREAD,
+    Found,
+    Percolator,
+    inner,
+    may_be_a_querys,
+    parts,
+    words,
+)
 from sinks.elasticsearch.standing.queries import MOST, Query
 
 # Documents that are judged together: each query is run once for them.
@@ -28,6 +38,8 @@ TOGETHER = 1_000
 LEFT_SECONDS = 3_600
 # Above each query: a shard that fails, or takes too long, is an error and no shorter answer.
 _WHOLE = b'{"allow_partial_search_results":false}'
+# A query that every document matches.
+_ANY = b'{"match_all":{}}'
 _BATCH, _AT = f"{OWN}.batch", f"{OWN}.at"
 
 
@@ -155,7 +167,7 @@ class Searched(Percolator):
             answers = self._search([one.query for one in queries], size=0)
         except BadRequestError as error:
             if len(queries) == 1:
-                return {queries[0].id: words(_inner(error.body.get("error", {})))}
+                return {queries[0].id: words(inner(error.body.get("error", {})))}
             middle = len(queries) // 2
             return self._tried(queries[:middle]) | self._tried(queries[middle:])
         said = {}
@@ -163,11 +175,11 @@ class Searched(Percolator):
             if "error" in answer:
                 if answer["status"] != BAD_QUERY:
                     raise self._not_done(answer)
-                said[one.id] = words(_inner(answer["error"]))
+                said[one.id] = words(inner(answer["error"]))
         return said
 
     def _judge(
-        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: list[set[str]]
+        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: Found
     ) -> int:
         wanted = [(name, query) for name, query in self._known.items() if asked is None or name in asked]
         unread = 0
@@ -177,10 +189,25 @@ class Searched(Percolator):
                 unread += odd
                 for some in parts(wanted):
                     answers = self._search([query for _, query in some], mark, size=len(piece))
+                    found.failed |= self._failed([name for name, _ in some], answers, mark)
                     for (name, _), answer in zip(some, answers, strict=True):
-                        for hit in self._hits(answer):
-                            found[int(hit["_id"].rpartition("-")[2])].add(name)
+                        for hit in answer.get("hits", {}).get("hits", ()):
+                            found.ids[int(hit["_id"].rpartition("-")[2])].add(name)
         return unread
+
+    def _failed(self, names: Sequence[str], answers: Sequence[Mapping[str, Any]], mark: str) -> dict[str, str]:
+        """Which queries could not be run over the documents with a mark, and why: an error is no answer.
+
+        Raises:
+            SinkUnavailable, SinkRefused: it was no query's fault.
+        """
+        failed = {name: answer for name, answer in zip(names, answers, strict=True) if "error" in answer}
+        others = [one for one in failed.values() if not may_be_a_querys(one["status"], one["error"])]
+        if failed and not others:  # what is refused whatever is asked, like an index that was closed?
+            others = [answer for answer in self._search([_ANY], mark, size=0) if "error" in answer]
+        if others:
+            raise self._not_done(others[0], "run")
+        return {name: words(inner(answer["error"])) for name, answer in failed.items()}
 
     @contextmanager
     def _laid_out(self, documents: Mapping[int, bytes]) -> Iterator[tuple[str, int]]:
@@ -212,23 +239,8 @@ class Searched(Percolator):
         found: list[dict[str, Any]] = said.body["responses"]
         return found
 
-    def _hits(self, answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        if "error" in answer:
-            if answer["status"] == BAD_QUERY:
-                return ()  # it was refused when it was followed, or will be
-            raise self._not_done(answer, "run")
-        hits: Sequence[Mapping[str, Any]] = answer.get("hits", {}).get("hits", ())
-        return hits
-
 
 def _marked(document: bytes, mark: str) -> bytes:
     """A document with its mark, its own numbers as they are."""
     own, inner = orjson.dumps({OWN: {"batch": mark, "at": int(time.time())}}), document.strip()[1:].lstrip()
     return own[:-1] + (b"}" if inner == b"}" else b"," + inner)
-
-
-def _inner(error: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a search says of a query that it can't parse: the cause in a shard, if that is where it was found."""
-    causes = error.get("root_cause") or [error]
-    found: Mapping[str, Any] = causes[0]
-    return found

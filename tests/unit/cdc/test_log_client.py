@@ -5,6 +5,7 @@ The brokers are librdkafka's own stand-in, inside the client, which makes topics
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -79,21 +80,53 @@ def test_what_is_read_makes_no_topic(kafka: Kafka) -> None:
 
 
 def away(**options: Any) -> Kafka:
-    """Brokers that do not answer, as a client that gives each record half a second."""
+    """Brokers that do not answer."""
     made = Kafka(loads(FILE.replace(", options: {test.mock.num.brokers: 1}", "")), seconds=0.3)
     made.settings = {**made.settings, **options}
     return made
 
 
-def test_deletes_that_brokers_did_not_take_in_time_may_be_written_again() -> None:
-    with pytest.raises(KafkaUnavailable, match=r"in topic p\.public\.t: Kafka does not answer"):
-        write_deletes(away(**{"message.timeout.ms": 500}), GONE, [(0, b"key", b"event")])
+def test_deletes_that_brokers_did_not_take_in_time_may_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_snapshot, "SILENCE_SECONDS", 0.5)
+    for options in ({}, {"message.timeout.ms": 300_000}, {"delivery.timeout.ms": 300_000}):
+        with pytest.raises(KafkaUnavailable, match=r"in topic p\.public\.t: Kafka does not answer"):
+            write_deletes(away(**options), GONE, [(0, b"key", b"event")])
 
 
-def test_deletes_that_are_still_on_their_way_may_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_snapshot, "SILENCE_SECONDS", 0.3)
+class Slow:
+    """A producer whose brokers acknowledge nothing."""
+
+    queued = 0
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+
+    def produce(self, *_: Any, **__: Any) -> None:
+        Slow.queued += 1
+
+    def flush(self, seconds: float) -> int:
+        assert self.settings["message.timeout.ms"] < seconds * 1000, "each record has its verdict by then"
+        return Slow.queued
+
+    def purge(self) -> None:
+        Slow.queued = 0
+
+
+def test_no_delete_is_on_its_way_once_its_writer_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector goes on then, and may write the row anew: a delete that came later, for as long as five minutes,
+    took it from every sink."""
+    monkeypatch.setattr(cut_snapshot, "Producer", Slow)
     with pytest.raises(KafkaUnavailable, match=r"p\.public\.t did not acknowledge 2 deletes"):
         write_deletes(away(), GONE, [(0, b"key", b"event")])
+    assert Slow.queued == 0
+
+    def ending() -> Iterator[tuple[int, bytes, bytes]]:
+        yield 0, b"key", b"event"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_deletes(away(), GONE, ending())
+    assert Slow.queued == 0
 
 
 def test_of_several_reasons_the_one_that_lasts_is_told() -> None:

@@ -34,6 +34,7 @@ from sinks.redis.stream.match_tail import Matched
 from sinks.redis.stream.matches import State
 from sinks.redis.stream.tail import Entry
 from tests.support.standing_file import FILE, STANDING, load, noted
+from tests.support.standing_model import Model, Standings
 
 
 def pushed(what: str) -> str:
@@ -140,6 +141,69 @@ def test_a_query_that_the_server_takes_again_is_held_against_all_documents_again
     assert refusing.pending(after(taking)) == ["a"]  # what matched it matches it no more
     other_words = Registered("m3", "i", {"a": query}, {"a": "it can't be found"})
     assert other_words.pending(after(refusing)) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ({"script": {"script": "doc['price'].value > 10"}}, "script"),
+        ({"bool": {"filter": [{"term": {"a": 1}}, {"script": {"script": {"id": "stored"}}}]}}, "script"),
+        ({"script_score": {"query": {"match_all": {}}, "script": {"source": "1"}, "min_score": 1}}, "script_score"),
+        ({"function_score": {"functions": [{"script_score": {"script": "1"}}]}}, "script_score"),
+        ({"terms_set": {"tags": {"terms": ["a"], "minimum_should_match_script": {"source": "1"}}}}, "minimum_should"),
+        ({"intervals": {"t": {"match": {"query": "a", "filter": {"script": {"source": "true"}}}}}}, "filter"),
+        (
+            {"nested": {"path": "p", "query": {}, "inner_hits": {"script_fields": {"x": {"script": {"source": "1"}}}}}},
+            "x",
+        ),
+        ({"nested": {"path": "p", "query": {}, "inner_hits": {"sort": {"_script": {"script": "1"}}}}}, "_script"),
+    ],
+)
+def test_a_query_with_a_script_is_none(query: dict[str, Any], where: str) -> None:
+    """It was taken, failed on the first document without a price, and stopped all queries of the view for good."""
+    with pytest.raises(QueryRefused, match=f"has a script .under '{where}"):
+        clause("a", json.dumps(query).encode())
+
+
+def test_a_field_may_be_called_script() -> None:
+    for query in (
+        {"term": {"script": "x"}},
+        {"match": {"script": {"query": "x"}}},
+        {"terms": {"script": {"index": "i", "id": "1", "path": "p"}}},
+        {"bool": {"filter": {"exists": {"field": "script"}}, "must": {"range": {"filter": {"gte": 1}}}}},
+        {"terms_set": {"tags": {"terms": ["a"], "minimum_should_match_field": "n"}}},
+    ):
+        assert json.loads(clause("a", json.dumps(query).encode())) == query
+
+
+def test_a_query_that_fails_on_a_document_is_refused_and_the_others_go_on() -> None:
+    """The same version was judged again for ever, and nothing said by which query."""
+    model, standings = Model(), Standings()
+    model.standings = standings
+    standings.put("well", 1, 99)
+    standings.put("odd", 1, 99)
+    model.changes.write("a", 1, 5)
+    model.until_idle()
+    standings.failing["odd"] = 7
+    model.changes.write("b", 2, 7)
+    model.changes.write("c", 3, 8)
+    model.until_idle()
+    assert {key: set(kept.names) for key, kept in model.memory.known.items()} == {key: {"well"} for key in "abc"}
+    told = [(one.key, json.loads(one.ops)) for one in model.memory.events]
+    assert told[0] == ("a", {"odd": "entered", "well": "entered"})
+    assert sorted(told[1:]) == [("a", {"odd": "left"}), ("b", {"well": "entered"}), ("c", {"well": "entered"})]
+    assert model.memory.held is not None
+    noted = json.loads(model.memory.held.standing["odd"])
+    assert noted["refused"] == "it fails on a document: no price" and model.matcher().refused == 1
+    # Neither another query nor another process has it tried again; who changes it does.
+    standings.put("new", 1, 99)
+    model.matchers.clear()
+    model.until_idle()
+    assert len(model.memory.events) == 7 and model.matcher().refused == 1
+    standings.put("odd", 1, 6)
+    standings.failing.clear()
+    model.until_idle()
+    assert model.matcher().refused == 0 and model.memory.known["a"].names == {"well", "new", "odd"}
 
 
 def test_requests_are_of_bounded_count_and_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +22,7 @@ from sinks.factory import open_sink, open_target
 from sinks.iceberg import catalogue
 from sinks.iceberg.owners import GENERATION, MADE_BY
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN, held_documents, held_rows
+from spark.warehouse.table import TablePlace
 
 CATALOG, VIEW, OWNER = "hw_lake", "order", "shop/lake"
 SCHEMA = pa.schema(
@@ -301,3 +305,21 @@ def test_a_row_without_a_key_is_found_beside_the_text_of_that_name(tmp_path: Pat
     assert {key: len(held.document) for key, held in one.get(VIEW, ["null", "x"]).items()} == {"null": 2, "x": 1}
     both = target(place, key=[("a", kind), ("b", kind)])
     assert both.versions(VIEW, ["y|null", "null|b", "x|b"]) == {"y|null": 32, "null|b": 24}
+
+
+def test_who_is_not_let_in_learns_nothing_of_a_table(place: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generation that is filled was given up as gone while the catalogue took no password."""
+    looked, part = target(place), SimpleNamespace(**place)
+    spark: Any = TablePlace(part, CATALOG, VIEW, 1, 0, OWNER)
+    assert looked.there(VIEW) and looked.size(VIEW) > 0 and spark.there()
+    assert not target(place, 3).there(VIEW) and target(place, 3).size(VIEW) == 0
+
+    @contextmanager
+    def closed(*_: Any) -> Iterator[Any]:
+        raise SinkRefused("the catalogue does not let us in")
+        yield
+
+    monkeypatch.setattr(catalogue, "open_catalog", closed)
+    for ask in (partial(looked.there, VIEW), partial(looked.size, VIEW), spark.there):
+        with pytest.raises(SinkRefused, match="does not let us in"):
+            ask()

@@ -124,6 +124,9 @@ def test_a_conflict_is_stale() -> None:
         (429, "cluster_block_exception"),
         (403, "cluster_block_exception"),
         (500, "anything"),
+        # A shard that moves, starts or closes just now.
+        (404, "index_shard_closed_exception"),
+        (404, "shard_not_found_exception"),
     ],
 )
 def test_passing_failures_are_tried_again(status: int, kind: str) -> None:

@@ -29,6 +29,10 @@ EXACTLY_ONCE = (
     "set exactly.once.source.support=enabled on every worker, or allow duplicates (which the sinks withstand) with "
     "connect.options: {exactly.once.support: requested}"
 )
+# What a worker's policy says of each setting of our producer, which is none of the user's. (`All` is the default since
+# Kafka 3.0; older workers, and hardened ones, have another.)
+OVERRIDES = re.compile(r"policy does not allow .* to be overridden")
+ALLOW_OVERRIDES = "set connector.client.config.override.policy=All on every worker"
 
 # Postgres before 18 decodes each change by the catalogue of its moment, and can't where there was no publication.
 UNPUBLISHED = re.compile(r'\bpublication ".+" does not exist')
@@ -330,9 +334,16 @@ def _message(answer: requests.Response) -> str:
 def _remedy(code: int, message: str) -> str:
     if code in (401, 403):
         return "set connect.user and connect.password"
-    if "exactly" in message.lower():
-        return EXACTLY_ONCE
-    return "correct what the message names (connect.options are merged into the connector's configuration last)"
+    return of_the_worker(message) or (
+        "correct what the message names (connect.options are merged into the connector's configuration last)"
+    )
+
+
+def of_the_worker(message: str) -> str:
+    """The way out of a refusal of our configuration that lies in the worker's own settings; empty for any other."""
+    if OVERRIDES.search(message):
+        return ALLOW_OVERRIDES
+    return EXACTLY_ONCE if "exactly" in message.lower() else ""
 
 
 def _give_up(state: RetryCallState) -> Any:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
+from cdc import tls
 from cdc.errors import ConnectError, ConnectUnavailable
 from cdc.masking import mask_text
 from cdc.pipeline import Connect
@@ -106,6 +107,8 @@ class ConnectClient:
         self.patience_seconds, self.request_seconds = patience_seconds, request_seconds
         self.session = requests.Session()
         self.session.trust_env = False  # a proxy or a .netrc of the operator's shell has no say in this
+        if settings.ca_certs:
+            self.session.verify = settings.ca_certs
         if settings.user:
             self.session.auth = (settings.user, settings.password.get_secret_value() if settings.password else "")
 
@@ -144,11 +147,8 @@ class ConnectClient:
     def _once(self, method: str, path: str, body: Any, missing: Any) -> Any:
         try:
             answer = self.session.request(method, self.url + path, json=body, timeout=self.request_seconds)
-        except requests.RequestException as error:
-            raise ConnectUnavailable(
-                f"Kafka Connect does not answer at {mask_text(self.url)}: {type(error).__name__}",
-                fix="start the worker (`headwater up` for the local one), or correct connect.url",
-            ) from error
+        except OSError as error:  # requests' own are, and what it says of a file of ca_certs that is not there
+            raise self._unreached(error) from error
         if answer.status_code == 404:
             if not _own(answer):
                 raise ConnectUnavailable(
@@ -168,6 +168,17 @@ class ConnectClient:
                 fix=_remedy(answer.status_code, _message(answer)),
             )
         return answer.json() if answer.content else None
+
+    def _unreached(self, error: OSError) -> ConnectError:
+        where = f"Kafka Connect at {mask_text(self.url)}"
+        if why := tls.refused(error):
+            return ConnectError(f"{where} can't be trusted, or has no TLS: {why}", fix=tls.remedy("connect"))
+        if not isinstance(error, requests.RequestException):
+            return ConnectError(f"{where} was not asked: {error}", fix="correct connect.ca_certs, or let it be read")
+        return ConnectUnavailable(
+            f"Kafka Connect does not answer at {mask_text(self.url)}: {type(error).__name__}",
+            fix="start the worker (`headwater up` for the local one), or correct connect.url",
+        )
 
     def plugins(self, *, connectors_only: bool = True) -> dict[str, str]:
         """Class -> version, of connectors, or of converters and all other plugins too."""

@@ -135,6 +135,14 @@ class Source(Part):
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = entry(
         "prefer", "Encryption of the connections, as in libpq; verify-full on any network that is not yours."
     )
+    sslrootcert: Text | None = entry(
+        None,
+        "PEM file with the authorities that sign the server's certificate, for verify-ca and verify-full; it lies at "
+        "one path here and on the Connect workers, or connect.options have `database.sslrootcert` for them. `system`: "
+        "those that the system trusts, and on the workers Java.",
+        shown_default="~/.postgresql/root.crt",
+        example="certs/postgres-ca.pem",
+    )
     tables: Annotated[tuple[Table, ...], Field(strict=False)] = entry(
         description="Tables to capture, each as schema.table; schema.* for all tables that a schema has at `apply`.",
         example=["public.customers", "public.orders"],

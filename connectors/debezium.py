@@ -58,6 +58,9 @@ SYSTEM_IDENTIFIER = "headwater.system.identifier"
 FAILOVER = "slot.failover"
 
 HIDDEN = "(secret)"
+# A word of libpq's for the authorities that the system trusts. Java's driver would look for a file of that name; with
+# this class it asks Java's own, and looks whether the name is right (verify-full) all the same.
+SYSTEM_ROOTS, JAVAS_OWN_ROOTS = "system", "org.postgresql.ssl.DefaultJavaSSLFactory"
 
 
 def connector_name(pipeline: Pipeline) -> str:
@@ -139,6 +142,10 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
         "max.queue.size.in.bytes": str(QUEUE_BYTES),
         "max.batch.size": str(BATCH_ROWS),
     }
+    if source.sslrootcert == SYSTEM_ROOTS:
+        config["database.sslfactory"] = JAVAS_OWN_ROOTS
+    elif source.sslrootcert:
+        config["database.sslrootcert"] = source.sslrootcert
     if generated := generated_columns(facts):
         config["column.exclude.list"] = pattern(generated)
     if keyless:

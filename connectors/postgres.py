@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -44,10 +45,25 @@ TERMINAL = (
     *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
 )
 
+# Nor is it any for what libpq, or the server, has against the other's TLS. Its words stand in several lines, whose last
+# one is advice.
+OF_TLS = ("certificate", "does not support SSL", "sslmode")
+QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")  # a host may be called certificates.example
+TRUST = (
+    "correct source.sslmode, or name the authority that signed the server's certificate in source.sslrootcert (a PEM"
+    " file, at the same path on the workers)"
+)
+CLIENTS_OWN = (
+    "the server wants a certificate of its clients: name one in PGSSLCERT and PGSSLKEY, and for the connector in"
+    " connect.options (database.sslcert, database.sslkey), or let the roles in without one by the server's pg_hba.conf"
+)
+
 # What to do about a refused login: by a part of the server's words, whoever it was; else by who it was.
 OF_WORDS = {
     "not permitted to log in": "ALTER ROLE … LOGIN (as a superuser), or name a role in the pipeline file that may",
     "no pg_hba.conf entry": "let the role in by the server's pg_hba.conf (and reload it), or correct source.sslmode",
+    "client certificate": CLIENTS_OWN,
+    "certificate authentication": CLIENTS_OWN,
     "CONNECT privilege": "GRANT CONNECT ON DATABASE … TO …, as the database's owner",
     'database "': "correct source.database in the pipeline file, or create the database",
 }
@@ -124,6 +140,7 @@ def _open(source: Source, user: str, secret: SecretStr, **more: Any) -> Connecti
         user=user,
         password=secret.get_secret_value() or None,
         sslmode=source.sslmode,
+        sslrootcert=source.sslrootcert,
         connect_timeout=CONNECT_SECONDS,
         application_name="headwater",
         autocommit=True,
@@ -170,10 +187,24 @@ def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
         if any(part in reason for part in TERMINAL):
             better = next((way for part, way in OF_WORDS.items() if part in reason), fix)
             raise SourceError(f"Postgres refused {where}: {reason}", fix=better) from error
+        if whole := of_tls(error):
+            better = next((way for part, way in OF_WORDS.items() if part in whole), TRUST)
+            raise SourceError(f"no encrypted connection to {where}: {whole}", fix=better) from error
         raise SourceUnavailable(
             f"Postgres does not answer at {where}: {reason}",
             fix="start the server (`headwater up` for the local one), or correct source.host and source.port",
         ) from error
+
+
+def of_tls(error: psycopg.Error) -> str:
+    """All of what libpq says where there is no connection because of TLS; empty where there is none for another reason.
+
+    Args:
+        error: of a connection that was not made.
+    """
+    whole = " ".join(str(error).split())
+    own = QUOTED.sub("", whole)
+    return whole if any(part in own for part in OF_TLS) else ""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
+from cdc import tls
 from cdc.errors import ConnectError, ConnectUnavailable
 from cdc.masking import mask_text
 from cdc.pipeline import Connect
@@ -33,6 +34,10 @@ EXACTLY_ONCE = (
     "set exactly.once.source.support=enabled on every worker, or allow duplicates (which the sinks withstand) with "
     "connect.options: {exactly.once.support: requested}"
 )
+# What a worker's policy says of each setting of our producer, which is none of the user's. (`All` is the default since
+# Kafka 3.0; older workers, and hardened ones, have another.)
+OVERRIDES = re.compile(r"policy does not allow .* to be overridden")
+ALLOW_OVERRIDES = "set connector.client.config.override.policy=All on every worker"
 
 # Postgres before 18 decodes each change by the catalogue of its moment, and can't where there was no publication.
 UNPUBLISHED = re.compile(r'\bpublication ".+" does not exist')
@@ -106,6 +111,8 @@ class ConnectClient:
         self.patience_seconds, self.request_seconds = patience_seconds, request_seconds
         self.session = requests.Session()
         self.session.trust_env = False  # a proxy or a .netrc of the operator's shell has no say in this
+        if settings.ca_certs:
+            self.session.verify = settings.ca_certs
         if settings.user:
             self.session.auth = (settings.user, settings.password.get_secret_value() if settings.password else "")
 
@@ -146,11 +153,8 @@ class ConnectClient:
             answer = self.session.request(
                 method, self.url + path, json=body, timeout=self.request_seconds, allow_redirects=False
             )
-        except requests.RequestException as error:
-            raise ConnectUnavailable(
-                f"Kafka Connect does not answer at {mask_text(self.url)}: {type(error).__name__}",
-                fix="start the worker (`headwater up` for the local one), or correct connect.url",
-            ) from error
+        except OSError as error:  # requests' own are, and what it says of a file of ca_certs that is not there
+            raise self._unreached(error) from error
         if answer.status_code == 404:
             if not _own(answer):
                 raise ConnectUnavailable(
@@ -190,6 +194,17 @@ class ConnectClient:
             f"Kafka Connect does not answer at {mask_text(self.url)}: it leads to {where} ({answer.status_code})",
             means="nothing was asked for there: on the way a change would become a question",
             fix="give connect.url the address that it leads to; a page for a login or while a gateway is mended passes",
+        )
+
+    def _unreached(self, error: OSError) -> ConnectError:
+        where = f"Kafka Connect at {mask_text(self.url)}"
+        if why := tls.refused(error):
+            return ConnectError(f"{where} can't be trusted, or has no TLS: {why}", fix=tls.remedy("connect"))
+        if not isinstance(error, requests.RequestException):
+            return ConnectError(f"{where} was not asked: {error}", fix="correct connect.ca_certs, or let it be read")
+        return ConnectUnavailable(
+            f"Kafka Connect does not answer at {mask_text(self.url)}: {type(error).__name__}",
+            fix="start the worker (`headwater up` for the local one), or correct connect.url",
         )
 
     def plugins(self, *, connectors_only: bool = True) -> dict[str, str]:
@@ -358,9 +373,16 @@ def _message(answer: requests.Response) -> str:
 def _remedy(code: int, message: str) -> str:
     if code in (401, 403):
         return "set connect.user and connect.password"
-    if "exactly" in message.lower():
-        return EXACTLY_ONCE
-    return "correct what the message names (connect.options are merged into the connector's configuration last)"
+    return of_the_worker(message) or (
+        "correct what the message names (connect.options are merged into the connector's configuration last)"
+    )
+
+
+def of_the_worker(message: str) -> str:
+    """The way out of a refusal of our configuration that lies in the worker's own settings; empty for any other."""
+    if OVERRIDES.search(message):
+        return ALLOW_OVERRIDES
+    return EXACTLY_ONCE if "exactly" in message.lower() else ""
 
 
 def _give_up(state: RetryCallState) -> Any:

@@ -34,6 +34,7 @@ T = TypeVar("T")
 PARTITION_EOF = CoreError._PARTITION_EOF
 TRANSIENT = {
     "_TRANSPORT",
+    "_RESOLVE",
     "_TIMED_OUT",
     "_TIMED_OUT_QUEUE",
     "_MSG_TIMED_OUT",
@@ -48,6 +49,15 @@ TRANSIENT = {
     "COORDINATOR_NOT_AVAILABLE",
     "NOT_ENOUGH_REPLICAS",
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+}
+
+# Of a refusal's name, after what it is about; and the rights there.
+DENIED = "AUTHORIZATION_FAILED"
+RIGHTS = {
+    "TOPIC_": "read, describe, create, alter and write the pipeline's topics",
+    "GROUP_": "read, describe and delete the consumer groups that begin with headwater-",
+    "TRANSACTIONAL_ID_": "describe and write the transactional ids that begin with headwater-erase.",
+    "CLUSTER_": "create topics, on the cluster or on the pipeline's prefix",
 }
 
 
@@ -317,6 +327,19 @@ def translate(what: str, error: KafkaException, bootstrap: str) -> KafkaError:
     return KafkaError(f"{what}: {reason.str()}", fix=_remedy(reason.name()))
 
 
+def denied(error: CoreError | None) -> bool:
+    """Whether brokers deny a reader what it asks for, which lasts: librdkafka asks again for ever.
+
+    Not so of its group: nothing is committed there, and records come all the same.
+    """
+    return error is not None and error.name().endswith(DENIED) and not of_the_group(error)
+
+
+def of_the_group(error: CoreError) -> bool:
+    """Whether brokers deny a reader its group alone."""
+    return bool(error.code() == CoreError.GROUP_AUTHORIZATION_FAILED)
+
+
 def untaken(what: str, errors: Iterable[CoreError], bootstrap: str) -> KafkaError:
     """Why records were not acknowledged: of several reasons one that lasts, rather than one that passes by itself."""
     return min((translate(what, KafkaException(one), bootstrap) for one in errors), key=lambda told: told.transient)
@@ -325,8 +348,9 @@ def untaken(what: str, errors: Iterable[CoreError], bootstrap: str) -> KafkaErro
 def _remedy(name: str) -> str:
     if name == "INVALID_REPLICATION_FACTOR":
         return "set kafka.replication_factor to at most the number of brokers"
-    if name.endswith("AUTHORIZATION_FAILED"):
-        return "give the client of kafka.options the right to describe, create, alter and write the pipeline's topics"
+    if name.endswith(DENIED):
+        what = RIGHTS.get(name.removesuffix(DENIED), RIGHTS["TOPIC_"])
+        return f"give the client of kafka.options the right to {what} (docs/operations.md#rights-in-kafka has all)"
     if name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
         return "run `headwater apply FILE`, which makes the pipeline's topics"
     return "correct what the message names"

@@ -14,15 +14,13 @@ from confluent_kafka.admin import AdminClient
 
 from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
-from cdc.log.client import offsets_asked
+from cdc.log.client import denied, offsets_asked, translate
 from cdc.waits import waiting_for
 
 # A status command must answer even when the brokers do not.
 TIMEOUT_SECONDS = 5.0
 
 Offsets = Mapping[str, Mapping[int, int]]
-# What is said of a topic that is not there, or that this user does not see.
-_ABSENT = (Refusal.UNKNOWN_TOPIC_OR_PART, Refusal.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,7 @@ class LogEnds:
     """
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
+        self._bootstrap = bootstrap
         self._settings: dict[str, Any] = {**client, "bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(self._settings)
         self._consumer: Consumer | None = None
@@ -136,9 +135,12 @@ class LogEnds:
             try:
                 parts[name] = [one.id for one in future.result().partitions]
             except KafkaException as error:
-                if error.args[0].code() not in _ABSENT:
+                if denied(error.args[0]):
+                    found[name].wrong = translate(f"topic {name}", error, self._bootstrap)
+                elif error.args[0].code() == Refusal.UNKNOWN_TOPIC_OR_PART:
+                    found[name].wrong = KafkaError(f"topic {name} does not exist", fix="run `headwater apply FILE`")
+                else:
                     raise
-                found[name].wrong = KafkaError(f"topic {name} does not exist", fix="run `headwater apply FILE`")
         return found, parts
 
     def _silent(self, error: KafkaException) -> KafkaUnavailable:
@@ -171,7 +173,11 @@ class LogEnds:
 
     @waiting_for("Kafka: how old the next records are")
     def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int]]:
-        """The next record of each partition that has one: offset and time (epoch milliseconds)."""
+        """The next record of each partition that has one: offset and time (epoch milliseconds).
+
+        Raises:
+            KafkaError: a topic may not be read: as if there were nothing, its lag would be 0 s (terminal).
+        """
         if self._consumer is None:
             own = {"group.id": "headwater-status", "enable.auto.commit": False, "isolation.level": "read_committed"}
             self._consumer = Consumer({**self._settings, **own})
@@ -180,7 +186,11 @@ class LogEnds:
         seen: dict[tuple[str | None, int | None], tuple[int, int]] = {}
         while len(seen) < len(behind) and time.monotonic() < until:
             message = self._consumer.poll(0.2)
-            if message is None or message.error():
+            error = None if message is None else message.error()
+            if message is not None and error is not None and denied(error):
+                self._consumer.unassign()
+                raise translate(f"reading topic {message.topic()}", KafkaException(error), self._bootstrap)
+            if message is None or error is not None:
                 continue
             at = (message.offset() or 0, message.timestamp()[1])
             seen.setdefault((message.topic(), message.partition()), at)

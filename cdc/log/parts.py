@@ -9,8 +9,8 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from cdc.errors import KafkaError, KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, Kafka
+from cdc.errors import KafkaUnavailable
+from cdc.log.client import PARTITION_EOF, Kafka, denied, translate
 from cdc.log.records import SILENCE_SECONDS
 
 # Records a poll brings.
@@ -32,7 +32,7 @@ class TopicReader:
     """
 
     def __init__(self, kafka: Kafka, topic: str, silent_seconds: float = SILENCE_SECONDS) -> None:
-        self._topic, self._silent = topic, silent_seconds
+        self._topic, self._silent, self._bootstrap = topic, silent_seconds, kafka.bootstrap
         # The log's beginning may move between a look at the bounds and the fetch. What is left is read then: at the
         # end, where librdkafka goes by itself, it would seem that the log has none of it.
         self._consumer: Consumer = kafka.consumer(auto_offset_reset="earliest")
@@ -49,12 +49,12 @@ class TopicReader:
         """Where each partition begins and ends now.
 
         Raises:
-            KafkaError: there is no topic. KafkaUnavailable: no answer (transient).
+            KafkaError: there is no topic, or it may not be read. KafkaUnavailable: no answer (transient).
         """
         with self._translated():
             known = self._consumer.list_topics(self._topic, timeout=self._silent).topics[self._topic]
             if known.error is not None:
-                raise KafkaError(f"topic {self._topic}: {known.error.str()}", fix="run `headwater apply FILE`")
+                raise KafkaException(known.error)
             places = [TopicPartition(self._topic, part) for part in known.partitions]
             return {at.partition: self._consumer.get_watermark_offsets(at, self._silent) for at in places}
 
@@ -65,6 +65,7 @@ class TopicReader:
 
         Raises:
             KafkaUnavailable: no answer (transient).
+            KafkaError: it may not be read (terminal).
         """
         left = {part: end for part, (start, end) in parts.items() if start < end}
         heard, why = time.monotonic(), ""
@@ -74,6 +75,8 @@ class TopicReader:
                 piece = []
                 for message in self._consumer.consume(PIECE, POLL_SECONDS):
                     part, offset, error = message.partition() or 0, message.offset() or 0, message.error()
+                    if denied(error):
+                        raise KafkaException(error)
                     if error is not None and error.code() != PARTITION_EOF:
                         why = f": {error.str()}"  # librdkafka tries again by itself; if that lasts, it is silence
                         continue
@@ -93,4 +96,4 @@ class TopicReader:
         try:
             yield
         except KafkaException as error:
-            raise KafkaUnavailable(f"topic {self._topic}: {error.args[0].str()}") from error
+            raise translate(f"topic {self._topic}", error, self._bootstrap) from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, Kafka
+from cdc.log.client import PARTITION_EOF, Kafka, of_the_group, translate
 
 # A fetch of an idle partition answers within half a second; no answer for this long is an outage.
 SILENCE_SECONDS = 30.0
@@ -30,13 +31,15 @@ def records(
 
     Raises:
         KafkaUnavailable: no answer (transient).
+        KafkaError: it is not there, or may not be read (terminal).
     """
     more = {"isolation_level": "read_uncommitted"} if uncommitted else {}
     consumer: Consumer = kafka.consumer(**more)
     try:
         place = TopicPartition(topic, partition, start)
-        end = _end(consumer, place)
+        end = _end(kafka, consumer, place)
         consumer.assign([place])
+        heard = time.monotonic()
         while True:
             message = consumer.poll(SILENCE_SECONDS)
             error = None if message is None else message.error()
@@ -44,20 +47,21 @@ def records(
                 if (message.offset() or 0) >= end:
                     return
                 yield message
+                heard = time.monotonic()
             elif error is not None and error.code() == PARTITION_EOF:
                 return
-            else:
+            elif error is not None and not of_the_group(error):
+                raise translate(f"topic {topic} could not be read", KafkaException(error), kafka.bootstrap)
+            elif error is None or time.monotonic() - heard > SILENCE_SECONDS:
                 why = error or "no answer"
                 raise KafkaUnavailable(f"topic {topic} could not be read: {why}", fix="run the same command again")
     finally:
         consumer.close()
 
 
-def _end(consumer: Consumer, place: TopicPartition) -> int:
+def _end(kafka: Kafka, consumer: Consumer, place: TopicPartition) -> int:
     try:
         found = consumer.get_watermark_offsets(place, timeout=SILENCE_SECONDS)
     except KafkaException as error:
-        raise KafkaUnavailable(
-            f"the end of topic {place.topic} could not be read: {error}", fix="run the same command again"
-        ) from error
+        raise translate(f"the end of topic {place.topic} could not be read", error, kafka.bootstrap) from error
     return int(found[1])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from cdc import tls
 from cdc.errors import RegistryError, RegistryUnavailable
 from cdc.masking import mask_text
 from cdc.records.encoding import JSON, Encoding, UnknownSchemaId
@@ -35,7 +36,8 @@ class Schemas:
     """The schemas of one registry; safe for threads.
 
     Args:
-        settings: ``url``, and ``user`` and ``password`` where it asks for them.
+        settings: ``url``; ``user`` and ``password`` where it asks for them; ``ca_certs`` where a company's own
+            authority has signed its certificate.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -106,6 +108,13 @@ class Schemas:
         except (ValueError, RegistryError):
             raise
         except Exception as error:  # the client lets its HTTP library's own family through
+            file = isinstance(error, FileNotFoundError | PermissionError)  # which the error does not name
+            if why := "ca_certs can't be read" if file else tls.refused(error):
+                raise RegistryError(
+                    f"the schema registry at {url} can't be trusted, or has no TLS: {why}",
+                    means="records of Avro can't be read; nothing is skipped",
+                    fix=tls.remedy("source.registry"),
+                ) from error
             raise _unavailable(url, mask_text(f"{type(error).__name__} {error}")) from error
 
     def _open(self) -> SchemaRegistryClient:
@@ -115,6 +124,8 @@ class Schemas:
             conf: dict[str, Any] = {"url": self._settings["url"], "timeout": REQUEST_SECONDS, "max.retries": 1}
             if "user" in self._settings:
                 conf["basic.auth.user.info"] = f"{self._settings['user']}:{self._settings['password']}"
+            if "ca_certs" in self._settings:
+                conf["ssl.ca.location"] = self._settings["ca_certs"]
             self._client = SchemaRegistryClient(conf)
         return self._client
 

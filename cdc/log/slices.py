@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable, LogTruncated
-from cdc.log.client import PARTITION_EOF, Kafka
+from cdc.log.client import PARTITION_EOF, Kafka, denied, translate
 from cdc.log.ends import Offsets
 from cdc.log.records import SILENCE_SECONDS
 
@@ -76,6 +76,7 @@ class SliceReader:
         Raises:
             LogTruncated: the log begins after a start (terminal).
             KafkaUnavailable: no answer (transient).
+            KafkaError: a topic may not be read (terminal).
         """
         if not parts:
             return
@@ -98,6 +99,8 @@ class SliceReader:
                 heard = time.monotonic()
                 place = (message.topic() or "", message.partition() or 0)
                 error, offset = message.error(), message.offset() or 0
+                if error is not None and denied(error):
+                    raise translate(f"topic {place[0]} could not be read", KafkaException(error), self._kafka.bootstrap)
                 if place not in left:
                     continue  # behind the end of its part
                 if error is None and offset < left[place]:

@@ -42,10 +42,18 @@ class Registry(Part):
     )
     user: Text | None = entry(None, "User, if it asks for one (Basic).", example="${REGISTRY_USER:-}")
     password: SecretStr | None = entry(None, "Its password.", example="${REGISTRY_PASSWORD:-}", shown_default="none")
+    ca_certs: Text | None = entry(
+        None,
+        "PEM file with the authorities that sign its certificate (https); at one path on all machines of Spark.",
+        example="certs/registry-ca.pem",
+        shown_default="the public ones",
+    )
 
     def client(self) -> dict[str, str]:
         """Plain settings of a client, with the password: never for printing."""
         out = {"url": self.url.rstrip("/")}
+        if self.ca_certs:
+            out["ca_certs"] = self.ca_certs
         if self.user is not None and self.password is not None:
             out |= {"user": self.user, "password": self.password.get_secret_value()}
         return out
@@ -126,6 +134,14 @@ class Source(Part):
     )
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = entry(
         "prefer", "Encryption of the connections, as in libpq; verify-full on any network that is not yours."
+    )
+    sslrootcert: Text | None = entry(
+        None,
+        "PEM file with the authorities that sign the server's certificate, for verify-ca and verify-full; it lies at "
+        "one path here and on the Connect workers, or connect.options have `database.sslrootcert` for them. `system`: "
+        "those that the system trusts, and on the workers Java.",
+        shown_default="~/.postgresql/root.crt",
+        example="certs/postgres-ca.pem",
     )
     tables: Annotated[tuple[Table, ...], Field(strict=False)] = entry(
         description="Tables to capture, each as schema.table; schema.* for all tables that a schema has at `apply`.",
@@ -263,6 +279,12 @@ class Connect(Part):
     )
     user: Text | None = entry(None, "User of the REST address, if it asks for one.", example="headwater")
     password: SecretStr | None = entry(None, "Its password.", example="${CONNECT_PASSWORD:-}", shown_default="none")
+    ca_certs: Text | None = entry(
+        None,
+        "PEM file with the authorities that sign the worker's certificate (https).",
+        example="certs/connect-ca.pem",
+        shown_default="the public ones",
+    )
     options: Options = entry(
         {},
         "More settings of the Debezium connector; they win over Headwater's own.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import requests
 
+from cdc import tls
 from connectors.debezium import AVRO_CONVERTER
 from connectors.preflight.model import Check, Finding, Level, Site
 
@@ -20,11 +21,19 @@ def run(site: Site) -> Iterator[Finding]:
     settings = registry.client()
     user = (settings["user"], settings["password"]) if "user" in settings else None
     try:
-        answer = requests.get(f"{settings['url']}/schemas/types", auth=user, timeout=PATIENCE_SECONDS)
+        answer = requests.get(
+            f"{settings['url']}/schemas/types",
+            auth=user,
+            timeout=PATIENCE_SECONDS,
+            verify=settings.get("ca_certs", True),
+        )
         listed = answer.json() if answer.ok else []
-    except (requests.RequestException, ValueError) as error:
-        message = f"the schema registry does not answer as Confluent's API: {type(error).__name__}"
+    except (OSError, ValueError) as error:  # requests' own are OSErrors, and so is that ca_certs name no file
+        why = tls.refused(error)
+        message = f"the schema registry does not answer as Confluent's API: {why or type(error).__name__}"
         fix = "start it (`headwater up --with registry` for the local one), or correct source.registry.url"
+        if why or not isinstance(error, requests.RequestException | ValueError):
+            fix = tls.remedy("source.registry")
         yield Finding(Level.ERROR, registry.url, message, fix)
         return
     if "AVRO" not in listed:

@@ -8,7 +8,7 @@ from cdc.errors import ConnectError
 from connectors.connector import read_connector
 from connectors.debezium import CONNECTOR_CLASS, connector_config, connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.rest import EXACTLY_ONCE
+from connectors.rest import of_the_worker
 
 # Older releases miss options that are used here; 3.7 is what the tests run.
 TESTED = (3, 7)
@@ -45,9 +45,7 @@ def _accepted(site: Site, plugins: Collection[str]) -> Iterator[Finding]:
     config = connector_config(site.pipeline, site.catalogue, list(site.facts.values()), plugins)
     name = connector_name(site.pipeline)
     for complaint in site.connect.validate({**config, "name": name}):
-        fix = "correct what it names"
-        if "exactly" in complaint:
-            fix = EXACTLY_ONCE
+        fix = of_the_worker(complaint) or "correct what it names"
         yield Finding(Level.ERROR, name, f"the worker refuses the configuration: {complaint}", fix)
 
 

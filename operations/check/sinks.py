@@ -48,17 +48,17 @@ def checked_sinks(pipeline: Pipeline) -> Iterator[Answer]:
         yield Answer(CLASSES, classes)
 
 
-def _servers(pipeline: Pipeline) -> dict[str, Callable[[], None]]:
-    """What a message names -> asks that server."""
+def _servers(pipeline: Pipeline) -> dict[str, Callable[[], str]]:
+    """What a message names -> asks that server, and says what it does not tell."""
     documents = [name for name, sink in pipeline.sinks.items() if sink.form != "columns"]
-    asked: dict[str, Callable[[], None]] = {f"sink {name}": partial(_ask_sink, pipeline, name) for name in documents}
+    asked: dict[str, Callable[[], str]] = {f"sink {name}": partial(_ask_sink, pipeline, name) for name in documents}
     joined = any(view.joins for view in pipeline.views.values())
     if joined and pipeline.row_store is not None:
         asked["row_store"] = partial(_ask_store, pipeline)
     return asked
 
 
-def _ask_sink(pipeline: Pipeline, name: str) -> None:
+def _ask_sink(pipeline: Pipeline, name: str) -> str:
     view = next(iter(pipeline.sinks[name].view_names), name)  # any name will do: whether it is there does not matter
     sink = open_sink({**plain_config(pipeline, name, 1, [view]), **PATIENCE})
     try:
@@ -67,6 +67,7 @@ def _ask_sink(pipeline: Pipeline, name: str) -> None:
         sink.close()
     if isinstance(pipeline.sinks[name], SearchSink):
         _refuse_astray(pipeline, name)
+    return ""
 
 
 def _refuse_astray(pipeline: Pipeline, name: str) -> None:
@@ -122,24 +123,24 @@ def _indices(pipeline: Pipeline, sinks: Mapping[str, SearchSink]) -> Answer:
     return Answer(INDICES, tuple(found))
 
 
-def _ask_store(pipeline: Pipeline) -> None:
+def _ask_store(pipeline: Pipeline) -> str:
     store = RedisRowStore(StoreSettings(**reading_settings(pipeline) | PATIENCE))
     try:
-        store.refuse_evicting()
+        return store.refuse_evicting()
     finally:
         store.close()
 
 
-def _finding(name: str, ask: Callable[[], None]) -> Finding | None:
+def _finding(name: str, ask: Callable[[], str]) -> Finding | None:
     try:
-        ask()
+        unseen = ask()
     except HeadwaterError as error:
         if not error.transient:
             return Finding(Level.ERROR, name, error.what, error.fix)
         who = "joined views" if name == "row_store" else "its views"
         fix = f"start it (`headwater up` starts the local ones), or correct its address in {name}"
         return Finding(Level.WARNING, name, f"{error.what}: {who} would wait for it, all else goes on", fix)
-    return None
+    return Finding(Level.WARNING, name, unseen) if unseen else None
 
 
 def _classes(pipeline: Pipeline, views: list[str]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from cdc.masking import mask_text
 from cdc.pipeline import Source
 
 # What of libpq's parameters a pipeline file has a key for.
-_TAKEN = frozenset(("host", "hostaddr", "port", "dbname", "user", "password", "sslmode"))
+_TAKEN = frozenset(("host", "hostaddr", "port", "dbname", "user", "password", "sslmode", "sslrootcert"))
 
 
 def read_address(text: str, password: str | None = None) -> tuple[Source, list[str]]:
@@ -53,6 +53,7 @@ def read_address(text: str, password: str | None = None) -> tuple[Source, list[s
             user=found.get("user") or getpass.getuser(),
             password=SecretStr(secret),
             sslmode=found.get("sslmode", "prefer"),  # type: ignore[arg-type]
+            sslrootcert=found.get("sslrootcert"),
             tables=("public.any",),
         )
     except (ValidationError, ValueError) as error:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from cdc.catalogue import Table
 from cdc.errors import ConfigError, NoPassword, SourceError
 from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
-from connectors.postgres import connect
+from connectors.postgres import connect, of_tls
 from connectors.survey import LeftOut, Survey, few_enough, survey
 from operations.propose.held import filled, held
 from operations.propose.hidden import hidden_columns, is_secret
@@ -67,7 +69,10 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
             raise NoPassword(
                 error.what, fix="set PGPASSWORD, or run this in a terminal, where it is asked for"
             ) from error
-        raise SourceError(error.what, fix="correct user, password and database of the address") from error
+        words = "user, password and database"
+        if isinstance(error.__cause__, psycopg.Error) and of_tls(error.__cause__):
+            words = "sslmode and sslrootcert (a PEM file with the authority that signed the server's certificate)"
+        raise SourceError(error.what, fix=f"correct {words} of the address") from error
     with connection:
         found = survey(connection, patterns, source.schema_)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))

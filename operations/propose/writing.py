@@ -124,6 +124,8 @@ def _source(draft: Draft) -> Iterator[str]:
         yield f"  setup_password: {_password(SETUP_PASSWORD, roles.setup_user, draft.trusted)}"
     if source.sslmode != "prefer":
         yield f"  sslmode: {source.sslmode}"
+    if source.sslrootcert is not None:
+        yield f"  sslrootcert: {value(source.sslrootcert)}"
     yield "  tables:"
     for schema in draft.survey.whole:
         members = [name for name in draft.survey.tables if name.startswith(f"{schema}.")]

@@ -51,7 +51,7 @@ def check_machines(pipeline: Pipeline, sinks: Sequence[str], spark: SparkSession
         return
     parts = [pipeline.sinks[name] for name in sinks]
     folders = [folder for part in parts for folder in shared_folders(part)]
-    named = [getattr(part, "ca_certs", None) for part in (*parts, pipeline.row_store)]
+    named = [getattr(part, "ca_certs", None) for part in (*parts, pipeline.row_store, pipeline.source.registry)]
     named.append(pipeline.kafka.options_plain().get("ssl.ca.location"))
     cluster.check(
         spark,

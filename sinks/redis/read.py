@@ -29,8 +29,12 @@ _VERSION = re.compile(rb"\d{1,19}")
 
 log = logging.getLogger(__name__)
 
-# Which rights were missing when it was looked whose cursors they are: said once in a process.
-_SAID: set[str] = set()
+# What could not be seen, and which right was missing for it.
+_SAID: set[tuple[str, str]] = set()
+_CURSORS = (
+    "that a Redis is one and the same while its keys are gone through can't be seen: some may be passed over after a "
+    "restart, unnoticed"
+)
 
 
 class SlotsMoving(redis.ConnectionError):
@@ -95,7 +99,7 @@ def _own_slots(client: Client, nodes: Sequence[Any], slots: Iterable[tuple[int, 
     """
     found: dict[str, Any] = {}
     for node in nodes:
-        told = _permitted(partial(client.execute_command, "CLUSTER NODES", target_nodes=node))
+        told = permitted(partial(client.execute_command, "CLUSTER NODES", target_nodes=node))
         if told is None:
             return None
         own = next(one for one in told.values() if "myself" in one["flags"])
@@ -117,23 +121,23 @@ def _moved(node: Any, move: Mapping[str, str], told: Mapping[str, Any]) -> str:
 
 def _run(client: Client, **there: Any) -> str:
     """Which run of which server answers; nothing where the user may not ask."""
-    told = _permitted(partial(client.info, **there)) or {}
+    told = permitted(partial(client.info, **there)) or {}
     return f"{told.get('run_id')} {told.get('role')}"
 
 
-def _permitted(ask: Callable[[], Any]) -> Any:
-    """An answer; None, and a line in the log, where the user may not ask."""
+def permitted(ask: Callable[[], Any], unseen: str = _CURSORS) -> Any:
+    """An answer; None, and a line in the log once in a process, where the user may not ask.
+
+    Args:
+        ask: what is asked.
+        unseen: what can't be seen then.
+    """
     try:
         return ask()
     except redis.exceptions.NoPermissionError as error:
-        if str(error) not in _SAID:
-            _SAID.add(str(error))
-            log.warning(
-                "that a Redis is one and the same while its keys are gone through can't be seen (%s): some may be "
-                "passed over after a restart, unnoticed; give the user +info, and in a cluster +cluster|slots and "
-                "+cluster|nodes",
-                error,
-            )
+        if (said := (unseen, str(error))) not in _SAID:
+            _SAID.add(said)
+            log.warning("%s (%s); give the user +info, and in a cluster +cluster|slots and +cluster|nodes", *said)
         return None
 
 

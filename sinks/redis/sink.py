@@ -15,7 +15,7 @@ from sinks.redis.client import Client
 from sinks.redis.forget import forget
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
-from sinks.redis.read import SCAN_COUNT, Reads, keys_below
+from sinks.redis.read import SCAN_COUNT, Reads, keys_below, permitted
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.size import held_bytes
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 MAX_KEY_BYTES = 8192  # Redis would take 512 MB; nobody means that
 _SAID: set[tuple[str, str, str]] = set()  # what this process has warned of already
+UNSEEN = "which version a Redis is, whether it is a replica, and whether it may evict keys can't be seen"
 OLDEST = (6, 2)  # SCAN has TYPE since 6.0 (promotion.py), XRANGE ranges that leave their begin out since 6.2
 
 
@@ -55,7 +56,8 @@ class RedisSink:
         who = self._settings.who
         with self._server.once("setup"):
             self._server.client().ping()
-            info: dict[str, Any] = {} if self._settings.cluster else self._server.client().info()
+            asked = None if self._settings.cluster else permitted(self._server.client().info, UNSEEN)
+        info: dict[str, Any] = asked or {}
         version = str(info.get("redis_version", ""))
         numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
         if numbers and (*numbers, 0)[:2] < OLDEST:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import orjson
-from redis.exceptions import ReadOnlyError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from cdc.errors import SinkRefused
 from cdc.formats import ROWS
 from sinks.contract import OnWait
+from sinks.redis.client import is_passing
 from sinks.redis.read import keys_below
 from sinks.redis.size import held_bytes
 from sinks.retry import quiet
@@ -51,8 +53,27 @@ from sinks.rowstore.scripts import (
 from sinks.rowstore.settings import StoreSettings
 from sinks.rowstore.talk import CHUNK
 
+log = logging.getLogger(__name__)
+
+_SAID: set[str] = set()  # what this process has warned of already
+UNSEEN = (
+    "does not tell its maxmemory-policy: if it may evict keys, rows are lost and documents are wrong; see that it is "
+    "noeviction, in its owner's console say"
+)
 # What a server that takes no writes calls itself.
 REPLICAS = ("slave", "replica")
+
+
+def _policy(client: Any, there: Mapping[str, Any], info: Mapping[str, Any]) -> str | None:
+    """What a node does when it is full; None if it does not tell. CONFIG is what owners of managed servers forbid."""
+    if found := info.get("maxmemory_policy"):
+        return str(found)
+    try:
+        return policy(client.config_get("maxmemory-policy", **there))
+    except ResponseError as error:
+        if is_passing(error):
+            raise
+        return None
 
 
 class RedisRowStore(Arranged):
@@ -306,30 +327,32 @@ class RedisRowStore(Arranged):
             SinkUnavailable: it does not answer (transient).
             SinkRefused: it may evict keys.
         """
-        self.refuse_evicting()
+        if (unseen := self.refuse_evicting()) and unseen not in _SAID:
+            _SAID.add(unseen)
+            log.warning("%s", unseen)
         self.load_scripts()
         self.patiently(lambda client: client.hset(REGISTRY, self._ns, self.settings.title))
 
-    def refuse_evicting(self) -> None:
-        """Refuse a server that may lose rows; changes nothing. Raises as ``setup``."""
-        for node, found in self._policies():
-            if found != "noeviction":
+    def refuse_evicting(self) -> str:
+        """Refuse a server that may lose rows; changes nothing. Raises as ``setup``.
+
+        Returns:
+            of nodes that do not tell whether they may, what somebody has to look at; empty if all tell.
+        """
+        unseen = []
+        for node, found in self.patiently(self._policies):
+            if found is None:
+                unseen.append(node)
+            elif found != "noeviction":
                 raise SinkRefused(
                     f"{self.who}: maxmemory-policy of {node} is {found}",
                     means="a full server would throw rows away, and documents built from the rest would be wrong",
                     fix="set maxmemory-policy noeviction there, or point row_store.url at a server of its own",
                 )
+        return f"{self.who}: {', '.join(unseen)} {UNSEEN}" if unseen else ""
 
-    def _policies(self) -> list[tuple[str, str]]:
-        def ask(client: Any) -> list[tuple[str, str]]:
-            if not self.settings.cluster:
-                return [("the server", policy(client.config_get("maxmemory-policy")))]
-            answers = client.config_get("maxmemory-policy", target_nodes=client.PRIMARIES)
-            if "maxmemory-policy" in answers:  # one node only
-                return [("the server", policy(answers))]
-            return [(str(node), policy(answer)) for node, answer in answers.items()]
-
-        return self.patiently(ask)
+    def _policies(self, client: Any) -> list[tuple[str, str | None]]:
+        return [(name, _policy(client, there, info)) for name, there, info in self.told(client)]
 
     def empty(self) -> int:
         """See RowStore."""

@@ -198,15 +198,16 @@ class Talk:
             SinkUnavailable: no answer in time (transient).
         """
 
-        def ask(client: Any) -> dict[str, Memory]:
-            if not self.settings.cluster:
-                at = client.get_connection_kwargs()
-                name = f"{at['host']}:{at['port']}" if "host" in at else str(at["path"])
-                return {name: _memory(client.info("memory"))}
-            nodes = client.get_primaries()
-            return {node.name: _memory(client.info("memory", target_nodes=node)) for node in nodes}
+        return self.patiently(lambda client: {name: _memory(told) for name, _, told in self.told(client)})
 
-        return self.patiently(ask)
+    def told(self, client: Any) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+        """What each node that takes writes tells of its memory: its name, how a command reaches it, INFO's answer."""
+        if not self.settings.cluster:
+            at = client.get_connection_kwargs()
+            name = f"{at['host']}:{at['port']}" if "host" in at else str(at["path"])
+            return [(name, {}, client.info("memory"))]
+        nodes = [(node.name, {"target_nodes": node}) for node in client.get_primaries()]
+        return [(name, there, client.info("memory", **there)) for name, there in nodes]
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

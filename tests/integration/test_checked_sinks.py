@@ -57,6 +57,19 @@ def test_each_server_of_the_way_out_is_asked(tmp_path: Path) -> None:
         assert said(answer) == [("warning", "row_store")] and "127.0.0.1:1" in answer.findings[0].message
 
 
+def test_a_managed_server_that_forbids_config_may_be_the_row_store(tmp_path: Path) -> None:
+    """`check` and each start of a joined view ended in an error without any way out."""
+    with redis_servers(tmp_path) as server:
+        keeps, evicts = (
+            server("--rename-command", "CONFIG", "", "--maxmemory", "100mb", "--maxmemory-policy", policy)
+            for policy in ("noeviction", "allkeys-lru")
+        )
+        [answer] = checked_sinks(made(tmp_path, keeps, keeps))
+        assert answer.state == "ok"
+        [answer] = checked_sinks(made(tmp_path, keeps, evicts))
+        assert said(answer) == [("error", "row_store")] and "allkeys-lru" in answer.findings[0].message
+
+
 def test_an_alias_that_does_not_lead_to_what_is_kept(tmp_path: Path, stack: Endpoints) -> None:
     """Nothing fails and nothing lags there, and readers find nothing."""
     name = f"astray_{os.getpid()}"

@@ -133,6 +133,24 @@ def test_who_may_not_see_the_claims_goes_on_and_says_so(
         client.execute_command("ACL", "DELUSER", subject.name)
 
 
+def test_who_may_not_ask_for_info_goes_on_and_says_so(
+    subject: Subject, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`check` was well, and `run` refused: the usual rights of an application leave INFO out."""
+    client.execute_command("ACL", "SETUSER", subject.name, "reset", "on", ">pw", "~*", "+@all", "-@dangerous")
+    try:
+        alone = subject.open(owner="one/cache", targets={"shop": {}}, user=subject.name, password="pw")
+        with caplog.at_level(logging.WARNING):
+            alone.setup()
+            alone.setup()
+        assert caplog.text.count("whether it may evict keys can't be seen") == 1 and "+info" in caplog.text
+        assert alone.write("shop", [Item("1", 1, doc(1))]) == [WRITTEN]
+        assert [held.key for held in alone.scan("shop")] == ["1"]
+        alone.drop("shop")
+    finally:
+        client.execute_command("ACL", "DELUSER", subject.name)
+
+
 @pytest.mark.parametrize("taken", [("-@write",), ("-get",), ("-del",)])
 def test_whose_right_to_write_is_taken_away_loses_no_change(
     subject: Subject, client: redis.Redis, taken: tuple[str, ...]

@@ -19,12 +19,14 @@ class Brokers:
     Attributes:
         requests: what was asked for, one for each question.
         leaderless: partitions that do not answer.
+        hidden: topics that this user may not see.
         away: whether none of them answers.
     """
 
     def __init__(self, topics: dict[str, dict[int, tuple[int, int]]]) -> None:
         self.topics, self.requests, self.away = topics, list[str](), False
         self.leaderless: set[tuple[str, int]] = set()
+        self.hidden: set[str] = set()
 
     def describe_topics(self, asked: Any, request_timeout: float) -> dict[str, Future[Any]]:
         """As librdkafka does it."""
@@ -40,6 +42,8 @@ class Brokers:
     def _described(self, name: str) -> Future[Any]:
         if self.away:
             return failed(Refusal._TIMED_OUT)
+        if name in self.hidden:
+            return failed(Refusal.TOPIC_AUTHORIZATION_FAILED)
         if name not in self.topics:
             return failed(Refusal.UNKNOWN_TOPIC_OR_PART)
         return done(SimpleNamespace(partitions=[SimpleNamespace(id=part) for part in self.topics[name]]))

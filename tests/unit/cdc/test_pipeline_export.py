@@ -61,7 +61,7 @@ def test_what_the_template_comments_out_as_default_is_the_default() -> None:
     bare, full = (loads(text, "t.yaml", ENV) for text in (template(), uncommented(template())))
     assert full.policy.alert is not None  # which has no default, but keys of its own
     assert bare.policy == full.policy.model_copy(update={"alert": None})
-    examples = {"slot": "", "publication": "", "registry": None}
+    examples = {"slot": "", "publication": "", "registry": None, "sslrootcert": None}
     assert bare.source.model_copy(update=examples) == full.source.model_copy(update=examples)
 
 

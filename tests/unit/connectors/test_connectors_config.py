@@ -318,3 +318,14 @@ def test_avro_writes_values_as_avro_and_keys_as_json() -> None:
     elsewhere = {**registry, "connect_url": "http://inside:8080/apis/registry/v2"}
     told = connector_config(pipeline(source={"format": "avro", "registry": elsewhere}), catalogue())
     assert told["value.converter.apicurio.registry.url"] == elsewhere["connect_url"]
+
+
+def test_the_authority_of_the_servers_certificate_is_told_to_the_connector_in_its_drivers_words() -> None:
+    plain = connector_config(pipeline(), catalogue())
+    assert not {"database.sslrootcert", "database.sslfactory"} & plain.keys()
+    named = pipeline(source={"sslrootcert": "/etc/ssl/own.pem"})
+    assert connector_config(named, catalogue())["database.sslrootcert"] == "/etc/ssl/own.pem"
+    # Java's driver knows no such word, and would look for a file called so.
+    system = connector_config(pipeline(source={"sslrootcert": "system"}), catalogue())
+    assert "database.sslrootcert" not in system
+    assert system["database.sslfactory"] == "org.postgresql.ssl.DefaultJavaSSLFactory"

@@ -338,6 +338,13 @@ def test_an_address_is_read_as_libpq_reads_it() -> None:
     assert read_address("host=db dbname=shop user=me")[0].host == "db"
 
 
+def test_the_authority_that_an_address_names_goes_into_the_file() -> None:
+    source, unused = read_address("postgres://me@db/shop?sslmode=verify-full&sslrootcert=/etc/ssl/own.pem")
+    assert source.sslrootcert == "/etc/ssl/own.pem" and unused == []
+    text = written(draft(replace(looked(), source=source), name="x", sinks=("redis",)))
+    assert "\n  sslmode: verify-full\n  sslrootcert: /etc/ssl/own.pem\n" in text
+
+
 @pytest.mark.parametrize(
     "text", ["shop", "postgres://u:tell-nobody@h", "postgres://u:tell-nobody@h:x/d", "mysql://u:tell-nobody@h/d"]
 )

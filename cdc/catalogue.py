@@ -19,7 +19,8 @@ class Column:
         name: as in the catalogue, unquoted.
         type_name: as ``format_type`` prints it: ``numeric(10,2)``, ``text[]``, a domain's own name.
         base_type: ``pg_type.typname`` of the type under any domain and array: ``numeric``, ``timestamptz``, an enum's
-            name. SQL spellings (``timestamp with time zone``) are understood too.
+            name; with its schema, ``app.money``, if it is a user's own and called like a type that is treated in a way
+            of its own. SQL spellings (``timestamp with time zone``) are understood too.
         precision: of a numeric, else None.
         scale: of a numeric, else None.
         array: any number of dimensions; Postgres does not tell them apart.

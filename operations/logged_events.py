@@ -18,6 +18,7 @@ from cdc.records.debezium_json import WRITTEN, lsn_of
 from cdc.records.position import MAX_LSN
 from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
+from cdc.types import REFUSALS
 from cdc.view import View
 from truth.events.logged import Event
 from truth.versions import DELETED, MISSED, Logged, Versions
@@ -59,7 +60,7 @@ def _versions(pipeline: Pipeline, tables: Sequence[str]) -> Iterator[Logged]:
                     op = MISSED if op == DELETED and source.get(WRITTEN) else op
                     told = (int(source["ts_ms"]), op, dict(key), event["after"])
                     yield Logged(named[topic], message.offset() or 0, *told)
-                except (ValueError, KeyError, TypeError):
+                except REFUSALS:
                     continue
 
 
@@ -144,5 +145,5 @@ class Log:
                 if event["op"] in ("c", "r") and (source["table"], source["schema"]) == self._where:
                     again, committed = source["snapshot"] == "incremental", int(source["ts_ms"] or 0)
                     yield Event(part, offset, dict(event["after"]), again, topic, committed), lsn_of(source)
-            except (ValueError, KeyError, TypeError):
+            except REFUSALS:
                 continue

@@ -26,14 +26,14 @@ from cdc.view import View
 from connectors.postgres import Connection
 from truth import values as truth
 from truth.altered import refuse_altered
-from truth.assembled import document_of, shape_of, spark_row, sparks
+from truth.assembled import document_of, marked, shape_of, spark_row, sparks
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
 from truth.events.folded import states
 from truth.events.logged import Events
 from truth.events.matched import matches
 from truth.events.windowed import windows
-from truth.joins import expressions
+from truth.joins import expressions, used_columns
 from truth.pages import Pages
 from truth.rows import Row, read_rows, rows_of_ids
 from truth.spark_sql import Broken, canonical_rows, computed, table_shape
@@ -211,7 +211,8 @@ def _joined(
             means="Postgres does not know that any more: it is in the log alone",
             fix="fill a generation beside (`headwater rebuild FILE SINK`), look at that, and promote it or drop it",
         )
-    with history(tree, logged, folder) as found:
+    used = used_columns(marked(tree, view.row_sql), view.key)
+    with history(tree, used, logged, folder) as found:
         yield from _assembled(view, tree, connection, ask, ids, found)
 
 

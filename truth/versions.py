@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from cdc import types
 from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
 from cdc.scratch import scratch_folder
+from cdc.types import REFUSALS
 from cdc.types.times import days_of
-from truth.events.logged import PREFIX, scratch
+from truth.events.logged import PREFIX, Reader, scratch
 
 # What has become of a row; the last one is a delete that was found out by reading.
 CREATED, DELETED, READ, MISSED = "c", "d", "r", "missed"
@@ -126,11 +126,14 @@ def _micros(moment: Any) -> int | None:
 
 
 @contextmanager
-def history(root: Node, read: Versions, folder: Path | None = None) -> Iterator[History]:
+def history(
+    root: Node, used: Mapping[str, Collection[str]], read: Versions, folder: Path | None = None
+) -> Iterator[History]:
     """All versions of the tables that a tree shows as they were.
 
     Args:
         root: the tree.
+        used: ``schema.table`` -> its columns that will be asked for (``truth.joins.used_columns``).
         read: reads the log from its beginning; what it raises is raised here.
         folder: where versions wait; None for where temporary files lie.
     """
@@ -139,33 +142,21 @@ def history(root: Node, read: Versions, folder: Path | None = None) -> Iterator[
         scratch_folder(PREFIX, folder) as own,
         scratch(own / "versions", _TABLE) as store,
     ):
-        store.executemany("INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)", _rows(tables, read))
+        store.executemany("INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)", _rows(tables, used, read))
         store.execute(_INDEX)
         yield History(store, tables)
 
 
-def _rows(tables: Mapping[str, Table], read: Versions) -> Iterator[tuple[Any, ...]]:
-    converters = {
-        name: {column.name: types.json_converter(column) for column in table.columns} for name, table in tables.items()
-    }
+def _rows(
+    tables: Mapping[str, Table], used: Mapping[str, Collection[str]], read: Versions
+) -> Iterator[tuple[Any, ...]]:
+    readers = {name: Reader(table, {*table.primary_key, *used[name]}) for name, table in tables.items()}
     for one in read():
-        convert = converters[one.table]
+        made = readers[one.table]
         try:
-            key = document_id([_made(one.key[name], convert[name]) for name in tables[one.table].primary_key])
-            row = one.row and {name: _made(value, convert[name]) for name, value in _named(tables[one.table], one.row)}
-        except (ValueError, KeyError, TypeError):  # a dead letter, which is in no document
+            key = document_id([made.value(name, one.key[name]) for name in tables[one.table].primary_key])
+            row = one.row and made(one.row)
+        except REFUSALS:  # a dead letter, which is in no document
             continue
         kept = row and {name: _kept(value) for name, value in row.items()}
         yield one.table, key, one.ts_ms * 1000, one.offset, one.op, orjson.dumps(kept)
-
-
-def _named(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """A row's values by the columns' present names: it may have been written under former ones."""
-    former = {present: old for old, present in table.renamed}
-    for column in table.columns:
-        name = column.name
-        yield name, row.get(name) if name in row else row.get(former.get(name, name))
-
-
-def _made(value: Any, convert: types.Converter | None) -> Any:
-    return value if value is None or convert is None else convert(value)

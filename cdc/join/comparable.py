@@ -49,8 +49,8 @@ def not_joined(one: Column, other: Column) -> str | None:
     for column, key in ((one, left), (other, right)):
         if column.array:
             return f"{column.name} is an array ({kind(column)})"
-        if key in _AMBIGUOUS:
-            return f"{column.name} is {kind(column)}, and equal values may have different texts: {_AMBIGUOUS[key]}"
+        if why := _ambiguous(column):
+            return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
         if column.collated:
             return f"{column.name} can't be compared, {COLLATED}"
         if key in _NO_EQUALITY or key not in RULES:
@@ -108,6 +108,13 @@ def not_counted(column: Column) -> str | None:
         return f"{column.name} is {kind(column)}, whose values can't be told apart"
     if column.collated:
         return f"{column.name} can't be told apart, {COLLATED}"
-    if key in _AMBIGUOUS and key not in ("float4", "float8"):
-        return f"{column.name} is {kind(column)}, and equal values may have different texts: {_AMBIGUOUS[key]}"
+    if key not in ("float4", "float8") and (why := _ambiguous(column)):
+        return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
     return None
+
+
+def _ambiguous(column: Column) -> str | None:
+    """How equal values of a column may have different texts; None if they can't."""
+    if column.type_name == "bpchar":  # with a length all are filled up to it
+        return "blanks at its end do not count in Postgres, and without a length it keeps them"
+    return _AMBIGUOUS.get(type_key(column))

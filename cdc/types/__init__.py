@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cdc.catalogue import Column
-from cdc.types.limits import lossy, may_be_large, never_reselected, null_when_unchanged, supported, unsupported
+from cdc.types.limits import lossy, may_be_large, never_reselected, null_when_unchanged, supported, taken, unsupported
 from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
 from cdc.types.rules import RULES, Rule, element_rule, rule_for, type_key
 from cdc.types.values import REFUSALS, Converter, text
@@ -30,6 +30,7 @@ __all__ = [
     "rule_for",
     "spark_type",
     "supported",
+    "taken",
     "text",
     "type_key",
     "unsupported",

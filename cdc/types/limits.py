@@ -23,9 +23,25 @@ _FIXED_WIDTH = """bool int2 int4 int8 oid float4 float8 money uuid enum char nam
 _FIXED = frozenset(_FIXED_WIDTH.split())
 
 
+def taken(name: str) -> bool:
+    """Whether a name is that of a type of Postgres's or an extension's which is treated in a way of its own."""
+    return name in RULES or name in SQL_NAMES or name in _SHAPES or name in _EXTENSIONS
+
+
+def _namesake(column: Column) -> str | None:
+    """The type that a user's own one is called like; None if it is called like no other."""
+    schema, _, name = column.base_type.rpartition(".")
+    return name if schema and taken(name) else None
+
+
 def unsupported(column: Column) -> str | None:
     """Why a column can't be in a view; None if it can."""
     key = type_key(column)
+    if (name := _namesake(column)) and (key != "enum" or column.array):
+        return (
+            f"Debezium takes {column.base_type} for the {name} that it knows: it gives null, or what is no value, and "
+            "its task may fail; give the type another name (ALTER TYPE … RENAME TO …)"
+        )
     if key in _SHAPES:
         return f"Debezium gives a {key} in a binary form that is not Postgres's value"
     if column.array and key in _EXTENSIONS:
@@ -104,7 +120,8 @@ def elements_are_domains(column: Column) -> bool:
     element = column.type_name[:-2].split("(")[0].rsplit(".", 1)[-1].strip('"')
     rest = column.type_name[:-2].partition(")")[2]  # timestamp(3) with time zone
     base = SQL_NAMES.get(element + rest, element + rest)
-    return base != SQL_NAMES.get(column.base_type, column.base_type)
+    own = _namesake(column) or column.base_type
+    return base != SQL_NAMES.get(own, own)
 
 
 def may_be_large(column: Column) -> bool:

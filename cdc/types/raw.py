@@ -313,7 +313,7 @@ def _vector(column: Column, value: Any) -> list[float]:
     text = _text_of(value, "a vector as Postgres prints it, like '[1,2.5,3]',")
     try:
         found = json.loads(text)
-        printed = values.vector(found)
+        values.vector(found)
     except (ValueError, TypeError):
         raise ValueError(f"expected a vector as Postgres prints it, like '[1,2.5,3]', got {text!r:.60}") from None
     wanted = _LENGTH.search(column.type_name)
@@ -321,11 +321,11 @@ def _vector(column: Column, value: Any) -> list[float]:
         raise ValueError(f"{len(found)} numbers do not fit {column.type_name}")
     form = "e" if type_key(column) == "halfvec" else "f"
     try:
-        held = [struct.unpack(form, struct.pack(form, float(number)))[0] for number in found]
+        held = [values.shortest(struct.unpack(form, struct.pack(form, float(number)))[0]) for number in found]
     except OverflowError:
         raise ValueError(f"a number does not fit {column.type_name}") from None
-    if (kept := values.halfvec(held)) != printed:
-        raise ValueError(f"more digits than a {type_key(column)} keeps: it would be {kept[:60]}")
+    if held != found:
+        raise ValueError(f"more digits than a {type_key(column)} keeps: it would be {values.vector(held)[:60]}")
     return [float(number) for number in found]
 
 

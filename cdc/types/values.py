@@ -27,7 +27,12 @@ _INTERVAL = re.compile(
 )
 # Between these Postgres prints a float4 with an exponent, and Python prints it without one.
 _EXPONENT_FROM, _PYTHON_TOO = 1e6, 1e16
-_FLOAT4, _FLOAT4_MAX = struct.Struct("f"), 3.4028235e38
+# Of a float4: its form, the largest (as decimals of nine digits may round to it), the least that has all of its digits.
+_FLOAT4, _FLOAT4_MAX, _FLOAT4_NORMAL = struct.Struct("f"), 3.4028235e38, 1.1754943508222875e-38
+# Six digits and a point: two decimals so short are two numbers in four bytes, too, so none is a longer form of another.
+_CERTAIN = 7
+# Nine digits are enough for each.
+_FEWER, _ABOVE = tuple(f".{digits}g" for digits in range(8, 0, -1)), 1 + 2**-25
 
 
 def text(value: Any) -> str:
@@ -152,6 +157,36 @@ def real(value: Any) -> float | str:
     return float(value) if type(value) is int else _FLOAT_WORDS[value]
 
 
+def single(value: Any) -> float | str:
+    """A float4, with the digits that Postgres prints."""
+    return shortest(value) if type(value) is float else shortest(float(value)) if type(value) is int else real(value)
+
+
+def shortest(number: float) -> float:
+    """The number with the fewest digits that is the same one in four bytes.
+
+    Java before 19 prints 8.9310003E9 for 8.931e9, and one in ten so; what has made a double of it, ten digits more.
+    """
+    if len(repr(number)) <= _CERTAIN and not 0 < abs(number) < _FLOAT4_NORMAL:
+        return number
+    try:
+        held = _FLOAT4.pack(number)
+    except OverflowError:
+        return number
+    (exact,) = _FLOAT4.unpack(held)
+    found = None
+    for form in _FEWER:
+        fewer = float(format(exact, form))
+        if _FLOAT4.pack(fewer) != held:
+            break
+        found = fewer
+    if found is not None:
+        return found
+    # Of a power of two the neighbour above is twice as far as the one below: eight digits that are not nearest may do.
+    above = float(f"{exact * _ABOVE:.8g}")
+    return above if _FLOAT4.pack(above) == held else float(f"{exact:.9g}")
+
+
 def real_float(value: Any) -> float:
     """A float for Arrow, which does have NaN and infinities."""
     return float(real(value))
@@ -226,13 +261,8 @@ def _in_postgres(key: str) -> tuple[int, bytes]:
 
 
 def vector(values: Any) -> str:
-    """pgvector's vector, of which Debezium gives the numbers as it has read them: text as Postgres prints it."""
+    """pgvector's vector or halfvec, of which Debezium gives the numbers: text as Postgres prints it."""
     return f"[{','.join([_printed(_finite(value)) for value in _list(values)])}]"
-
-
-def halfvec(values: Any) -> str:
-    """The same of a halfvec: its numbers are of 32 bits, which Avro and Python make wider (0.10000000149011612)."""
-    return f"[{','.join([_printed(_narrow(_finite(value))) for value in _list(values)])}]"
 
 
 def sparsevec(value: Any) -> str:
@@ -242,7 +272,7 @@ def sparsevec(value: Any) -> str:
     held = value["vector"]
     # JSON has no keys that are numbers: Kafka's converter writes pairs.
     places = sorted((int(place), number) for place, number in (held.items() if isinstance(held, dict) else held))
-    shown = ",".join(f"{place}:{_printed(_narrow(_finite(number)))}" for place, number in places)
+    shown = ",".join(f"{place}:{_printed(_finite(number))}" for place, number in places)
     return f"{{{shown}}}/{int(value['dimensions'])}"
 
 
@@ -257,14 +287,7 @@ def geometry(value: Any) -> str:
 def _finite(value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) <= _FLOAT4_MAX:
         raise ValueError(f"{value!r:.60} is no number of a vector")
-    return float(value)
-
-
-def _narrow(number: float) -> float:
-    """The number with the fewest digits that is the same one in 32 bits."""
-    single = _FLOAT4.pack(number)
-    texts = (float(f"{number:.{digits}g}") for digits in range(6, 10))
-    return next((text for text in texts if _FLOAT4.pack(text) == single), number)
+    return shortest(float(value))
 
 
 def _printed(number: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any, LiteralString, NamedTuple
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import SourceError
+from cdc.types import taken
 from connectors.postgres import Connection, explained, unless_locked
 
 # What has a name like a table's, and no changes in the log; with what to do instead.
@@ -80,7 +81,8 @@ SELECT attrelid, array_agg(attname::text ORDER BY attnum) FROM pg_attribute
 WHERE attrelid = ANY(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated <> '' GROUP BY 1
 """
 
-# Types that columns use, with what they are made of: a domain's base, an array's element.
+# Types that columns use, with what they are made of: a domain's base, an array's element. The schema is that of a type
+# which is neither Postgres's own nor an extension's.
 TYPES = """
 WITH RECURSIVE used(oid) AS (
     SELECT unnest(%s::oid[])
@@ -91,6 +93,8 @@ WITH RECURSIVE used(oid) AS (
 )
 SELECT t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod, t.typcategory = 'A' AND t.typelem <> 0, t.typelem,
        t.typnotnull,
+       (SELECT n.nspname FROM pg_namespace n WHERE n.oid = t.typnamespace AND n.nspname <> 'pg_catalog' AND NOT EXISTS (
+            SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')),
        (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)
 FROM used u JOIN pg_type t ON t.oid = u.oid
 """
@@ -105,7 +109,13 @@ class _Type(NamedTuple):
     is_array: bool
     element: int
     not_null: bool
+    schema: str | None
     labels: list[str] | None
+
+    @property
+    def called(self) -> str:
+        """Its name; one of a user's own that is called like another one has its schema before it."""
+        return self.name if self.schema is None or not taken(self.name) else f"{self.schema}.{self.name}"
 
 
 class _Attribute(NamedTuple):
@@ -350,12 +360,12 @@ def _column(types: Mapping[int, _Type], attribute: _Attribute) -> Column:
             typmod, kind = kind.base_typmod, types[kind.base]
         else:
             array, kind = True, types[kind.element]
-    precision, scale = numeric_typmod(typmod) if kind.name == "numeric" else (None, None)
+    precision, scale = numeric_typmod(typmod) if kind.called == "numeric" else (None, None)
     labels = tuple(kind.labels) if kind.labels else None
     return Column(
         attribute.name,
         attribute.type_name,
-        kind.name,
+        kind.called,
         precision,
         scale,
         array,

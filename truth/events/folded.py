@@ -17,8 +17,8 @@ import orjson
 from cdc.fold import FoldView, folded
 from cdc.keys import document_id
 from cdc.scratch import scratch_folder
-from cdc.types import spark_type
-from truth.events.logged import PREFIX, Events, canonical_row, converters, scratch
+from cdc.types import REFUSALS, spark_type
+from truth.events.logged import PREFIX, Events, canonical_row, reader, scratch
 from truth.spark_sql import FAILED, Shape, ask
 
 if TYPE_CHECKING:
@@ -76,15 +76,15 @@ def states(
 
 
 def _rows(view: FoldView, events: Events, ids: frozenset[str] | None) -> Iterator[tuple[Any, ...]]:
-    columns = converters(view)
+    read = reader(view)
     for event in events():
         # Read again, an event was folded already, or comes in an order that says nothing of when it happened.
         if event.lost or event.again:
             continue
         try:
-            values = canonical_row(event.row, columns)
+            values = canonical_row(event.row, read)
             about = document_id([values[name] for name in view.key])
-        except (ValueError, KeyError, TypeError):  # a dead letter, which counts nowhere
+        except REFUSALS:  # a dead letter, which counts nowhere
             continue
         if ids is None or about in ids:
             yield about, event.partition, event.offset, orjson.dumps(values)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from cdc.timed import TimedView
+from cdc.types import REFUSALS
 from truth.columns import moment_number
-from truth.events.logged import Events, canonical_row, converters, row_id
+from truth.events.logged import Events, canonical_row, reader, row_id
 from truth.spark_sql import FAILED, ask, table_shape
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def take(store: sqlite3.Connection, view: TimedView, events: Events) -> int | No
         None if nothing was.
     """
     complete: int | None = None
-    columns, parts = converters(view), dict[tuple[str, int], int]()
+    read, parts = reader(view), dict[tuple[str, int], int]()
     clocks: dict[int, int] = {}
     latest: dict[int, int] = {}
 
@@ -139,9 +140,9 @@ def take(store: sqlite3.Connection, view: TimedView, events: Events) -> int | No
                 complete = max(complete or 0, (event.committed + 1) * 1000)
                 continue
             try:
-                values = canonical_row(event.row, columns)
+                values = canonical_row(event.row, read)
                 identity, moment = row_id(view, values), _moment(view, values)
-            except (ValueError, KeyError, TypeError, OverflowError):  # a dead letter, which moves no clock
+            except (*REFUSALS, OverflowError):  # a dead letter, which moves no clock
                 continue
             part = parts.setdefault((event.topic, event.partition), len(parts))
             clock = clocks.get(part)

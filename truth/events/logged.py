@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc import types
+from cdc.catalogue import Table
 from cdc.keys import document_id
+from cdc.used import used_columns
 from cdc.view import View
 
 
@@ -40,22 +42,60 @@ class Event(NamedTuple):
 Events = Callable[[], Iterable[Event]]
 # How folders are called in which events wait to be sorted; see ``cdc.scratch``.
 PREFIX = "headwater-truth-"
-# What a view's column needs, to become a canonical value.
-Converters = Mapping[str, "types.Converter | None"]
 
 
-def converters(view: View) -> Converters:
-    """Of all columns of a view's table."""
-    return {column.name: types.json_converter(column) for column in view.table.columns}
+class Reader:
+    """Rows of the log as canonical values, under the names that their columns have now.
+
+    Args:
+        table: as it is now.
+        used: the columns that somebody looks at. The others are null: a value of one may be of a type that its column
+            had once, of which its row is none the worse.
+    """
+
+    def __init__(self, table: Table, used: Collection[str]) -> None:
+        self._columns = {one.name: types.json_converter(one) for one in table.columns if one.name in used}
+        self._others = dict.fromkeys(name for name in table.by_name if name not in used)
+        self._renamed = table.renamed
+        self._moved = {frozenset(names): pairs for names, pairs in table.moved}
+
+    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Column -> canonical value, of all columns; JSON as ``orjson.Fragment``.
+
+        Raises:
+            cdc.types.REFUSALS: a value is not of its column's type: the row is a dead letter.
+        """
+        named = dict(row)
+        if self._moved and (pairs := self._moved.get(frozenset(row))):
+            # A present name was another column's then: dropped by now, or itself renamed.
+            named |= {present: row[former] for former, present in pairs}
+        for former, present in self._renamed:
+            if former in row:
+                named.setdefault(present, row[former])
+        return {**self._others, **{name: self.value(name, named.get(name)) for name in self._columns}}
+
+    def value(self, name: str, raw: Any) -> Any:
+        """As calling it, of one column that is used."""
+        convert = self._columns[name]
+        return raw if raw is None or convert is None else convert(raw)
 
 
-def canonical_row(row: Mapping[str, Any], columns: Converters) -> dict[str, Any]:
+def reader(view: View) -> Reader:
+    """Of rows of a view's table."""
+    return Reader(view.table, used_columns(view, view.table.qualified))
+
+
+def canonical_row(row: Mapping[str, Any], read: Reader) -> dict[str, Any]:
     """Column -> canonical value; JSON stays the text that it is.
 
     Raises:
-        ValueError, KeyError, TypeError: a value is not of its column's type: the event is a dead letter.
+        cdc.types.REFUSALS: a value is not of its column's type: the event is a dead letter.
     """
-    return {name: _value(row.get(name), convert) for name, convert in columns.items()}
+    values = read(row)
+    return {
+        name: orjson.dumps(value).decode() if isinstance(value, orjson.Fragment) else value
+        for name, value in values.items()
+    }
 
 
 def row_id(view: View, values: Mapping[str, Any]) -> str:
@@ -68,11 +108,6 @@ def row_id(view: View, values: Mapping[str, Any]) -> str:
     if None in key:
         raise ValueError("its row lacks its key")
     return document_id(key)
-
-
-def _value(value: Any, convert: types.Converter | None) -> Any:
-    found = value if value is None or convert is None else convert(value)
-    return orjson.dumps(found).decode() if isinstance(found, orjson.Fragment) else found
 
 
 @contextmanager

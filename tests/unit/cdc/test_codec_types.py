@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
 import re
+import struct
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +17,7 @@ import pytest
 
 from cdc import types
 from cdc.catalogue import Catalogue, Column, Table
+from cdc.records.change import Change, Op
 from cdc.types import limits, times
 from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
 from cdc.view import View
@@ -253,3 +257,82 @@ def test_an_interval_s_seconds_are_rounded_to_what_postgres_keeps() -> None:
 
     assert interval("P0Y11M-40DT16H57M5.987999999S") == "P11M-40DT16H57M5.988S"
     assert interval("P0Y0M0DT0H0M-0.000001S") == "PT-0.000001S"
+
+
+REAL, REALS = (Column("v", "real", "float4", array=array) for array in (False, True))
+NEAREST = 1.4012984643248171e-45
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (8.9310003e9, "8931000000.0"),  # Float.toString before Java 19; Postgres prints 8.931e+09
+        (2.0000001e-44, "2e-44"),
+        (1.4e-45, "1e-45"),  # Java 19 and later, which prints two digits at least
+        (NEAREST, "1e-45"),
+        (1.26217745e-29, "1.2621775e-29"),  # a power of two: its neighbour below is nearer than the one above
+        (0.10000000149011612, "0.1"),
+        (3.4028235e38, "3.4028235e+38"),
+        (3.4028234663852886e38, "3.4028235e+38"),
+        (16777217.0, "16777216.0"),
+        (-0.0, "-0.0"),
+        (12.5, "12.5"),
+        (5, "5.0"),
+    ],
+)
+def test_a_real_has_the_digits_that_postgres_prints(raw: float, shown: str) -> None:
+    """Whatever Java the connector runs on: the same row was two documents, where its key has a real."""
+    convert, many = types.json_converter(REAL), types.json_converter(REALS)
+    assert convert is not None and many is not None
+    assert repr(convert(raw)) == shown
+    assert repr(many([raw, None])) == f"[{shown}, None]"
+    assert View.identity(Table("public", "t", (REAL,), ("v",))).document_id(
+        Change("public.t", Op.READ, {"v": raw}, {"v": raw}, 1, "t", 0, 0, 0)
+    ) == str(truth.expected(REAL, shown))
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_of_a_real_stays_its_word(word: str) -> None:
+    convert = types.json_converter(REAL)
+    assert convert is not None and convert(word) == word
+
+
+@pytest.mark.parametrize("wrong", ["1.5", None, [], True])
+def test_what_is_no_real_is_refused(wrong: object) -> None:
+    convert = types.json_converter(REAL)
+    assert convert is not None
+    with pytest.raises(types.REFUSALS):
+        convert(wrong)
+
+
+def test_every_real_that_has_its_shortest_digits_keeps_them() -> None:
+    """And every other gets them: held against double-conversion, which is Arrow's."""
+    chance = random.Random(3)
+    bits = [chance.getrandbits(32) for _ in range(5_000)] + [power << 23 for power in range(255)] + list(range(1_000))
+    numbers = [one for (one,) in struct.iter_unpack("f", struct.pack(f"{len(bits)}I", *bits)) if math.isfinite(one)]
+    wanted = pa.array(numbers, pa.float32()).cast(pa.string()).cast(pa.float64()).to_pylist()
+    convert = types.json_converter(REAL)
+    assert convert is not None
+    assert [repr(convert(one)) for one in numbers] == [repr(one) for one in wanted]
+    assert [repr(convert(one)) for one in wanted] == [repr(one) for one in wanted]
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ("P0Y0M1DT2H0M5.500000S", "P1DT2H5.5S"),
+        ("P-1Y-1M0DT1000000H59M0.100000S", "P-1Y-1MT1000000H59M0.1S"),
+        ("P0Y0M0DT0H0M-0.000001S", "PT-0.000001S"),
+        ("P0Y1M-30DT0H0M0.000000S", "P1M-30D"),
+        ("P0Y0M0DT0H0M0.000000S", "PT0S"),
+        ("P10Y0M20DT0H0M30S", "P10Y20DT30S"),
+        ("P1DT2H5.5S", "P1DT2H5.5S"),
+        ("infinity", "infinity"),
+    ],
+)
+def test_an_interval_is_told_by_its_parts_whatever_the_server_s_style(parts: str, shown: str) -> None:
+    """A composite that has one is given as the server prints it, so the session of `verify` keeps that style."""
+    one = Column("v", "interval", "interval")
+    assert truth.expected(one, parts) == shown
+    said = truth.select_expression(one, "t")
+    assert "IntervalStyle" not in truth.SESSION and "format('%s', t" not in said and "::text END" in said

@@ -63,8 +63,9 @@ def event(after: str) -> bytes:
         ("[999999.94,1.6777216E7,1.0E15]", "[999999.94,1.6777216e+07,1e+15]"),
         ("[1.0E16,1.2345678E16,1.0E-45]", "[1e+16,1.2345678e+16,1e-45]"),
         ("[0.1,0.33333334,0.099975586]", "[0.1,0.33333334,0.099975586]"),
+        ("[8.9310003E9,2.0000001E-44,1.4E-45]", "[8.931e+09,2e-44,1e-45]"),
     ],
-    ids=["whole", "fractions", "small", "exponents", "a million", "near", "far", "digits"],
+    ids=["whole", "fractions", "small", "exponents", "a million", "near", "far", "digits", "of Java before 19"],
 )
 def test_a_vector_is_the_text_that_postgres_prints_and_verify_expects(numbers: str, text: str) -> None:
     view = View.identity(TABLE)
@@ -83,7 +84,6 @@ def test_numbers_of_32_bits_that_were_made_wider_have_the_fewest_digits_that_nam
     assert convert([0.10000000149011612, 0.0999755859375, 0.501953125]) == "[0.1,0.099975586,0.5019531]"
     bits = [(0x9E3779B9 * at + 12345) & 0x7F7FFFFF for at in range(3_000)]
     found = [struct.unpack("f", struct.pack("I", one))[0] for one in bits]
-    found = [number for number in found if number >= 1.2e-38]
     texts = pa.array(found, pa.float32()).cast(pa.string()).to_pylist()
     assert [float(text) for text in convert(found)[1:-1].split(",")] == [float(text) for text in texts]
 

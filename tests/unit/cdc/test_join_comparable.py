@@ -66,6 +66,7 @@ def test_types_that_join(one: str, other: str) -> None:
         ("int4", "numeric(10,0)", "c is int4, d is numeric(10,0)"),
         ("text", "citext", "'A' and 'a' are one citext"),
         ("citext", "citext", "'A' and 'a' are one citext"),
+        ("bpchar", "bpchar", "c is bpchar, and equal values may have different texts: blanks at its end do not count"),
         ("character(3)", "character(5)", "c is character(3), d is character(5)"),
         ("character(3)", "text", "c is character(3), d is text"),
         ("numeric", "numeric", "both need the same scale"),
@@ -98,9 +99,10 @@ def test_every_type_has_an_opinion() -> None:
     added = {kind for kind in RULES if not_added(column(kind)) is None}
     assert added == {"int2", "int4", "int8", "float4", "float8", "numeric", "money"}
     assert not_added(column("numeric[]")) is not None
+    assert not_counted(column("character(3)")) is None
     counted = {kind for kind in RULES if not_counted(column(kind)) is None}
     assert {"int4", "float8", "numeric", "text", "uuid", "bytea"} <= counted
-    assert not {"json", "jsonb", "citext", "interval", "vector", "halfvec"} & counted
+    assert not {"json", "jsonb", "citext", "bpchar", "interval", "vector", "halfvec"} & counted
 
 
 def test_a_time_without_a_zone_is_ordered_by_its_text_as_in_postgres() -> None:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cdc.types import unsupported
 from connectors.tables import catalogue
 from connectors.tables.catalogue import COLUMNS, TYPES, UNIQUE_COLUMNS, unique_columns
+from truth.values import expected, select_expression
 
-INT, TEXT, DOMAIN, ARRAY, ENUM = 23, 25, 9001, 9002, 9003
-# oid, name, kind, base, base's modifier, whether it is an array, element, not null, labels
+INT, TEXT, DOMAIN, ARRAY, ENUM, MONEY, MONEYS, BOX, JSON, PRICE = 23, 25, *range(9001, 9009)
+# oid, name, kind, base, base's modifier, whether it is an array, element, not null, schema of a user's own, labels
 TYPE_ROWS: dict[int, tuple[Any, ...]] = {
-    INT: (INT, "int4", "b", 0, -1, False, 0, False, None),
-    TEXT: (TEXT, "text", "b", 0, -1, False, 0, False, None),
-    DOMAIN: (DOMAIN, "number", "d", INT, -1, False, 0, True, None),
-    ARRAY: (ARRAY, "_text", "b", 0, -1, True, TEXT, False, None),
-    ENUM: (ENUM, "mood", "e", 0, -1, False, 0, False, ["sad", "glad"]),
+    INT: (INT, "int4", "b", 0, -1, False, 0, False, None, None),
+    TEXT: (TEXT, "text", "b", 0, -1, False, 0, False, None, None),
+    DOMAIN: (DOMAIN, "number", "d", INT, -1, False, 0, True, "app", None),
+    ARRAY: (ARRAY, "_text", "b", 0, -1, True, TEXT, False, None, None),
+    MONEY: (MONEY, "money", "c", 0, -1, False, 0, False, "app", None),
+    MONEYS: (MONEYS, "_money", "b", 0, -1, True, MONEY, False, "app", None),
+    BOX: (BOX, "numeric", "d", PRICE, -1, False, 0, False, "app", None),
+    JSON: (JSON, "json", "e", 0, -1, False, 0, False, "my app", ["{}"]),
+    PRICE: (PRICE, "price", "c", 0, -1, False, 0, False, "app", None),
+    ENUM: (ENUM, "mood", "e", 0, -1, False, 0, False, "app", ["sad", "glad"]),
 }
 # What Postgres finds beside a type that it is asked for.
-MADE_OF = {DOMAIN: [INT], ARRAY: [TEXT]}
+MADE_OF = {DOMAIN: [INT], ARRAY: [TEXT], MONEYS: [MONEY], BOX: [PRICE]}
 
 
 def attribute(table: int, name: str, kind: int, number: int) -> tuple[Any, ...]:
@@ -74,3 +82,17 @@ def test_domains_arrays_and_enums_are_looked_through_where_all_columns_are_read(
         ("mood", "mood", False, ("sad", "glad")),
     ]
     assert server.types == [sorted([DOMAIN, ARRAY, ENUM])]
+
+
+def test_a_type_of_a_user_s_own_is_not_taken_for_the_one_that_it_is_called_like() -> None:
+    """A composite `app.money` was read as Postgres's money: nonsense in the sinks, and `verify` ended with an error."""
+    kinds = (MONEY, MONEYS, BOX, JSON, PRICE, INT)
+    server: Any = Postgres(*(attribute(1, str(kind), kind, at) for at, kind in enumerate(kinds)))
+    (of,) = catalogue._columns(server, COLUMNS, [1]).values()
+    assert [one.base_type for one in of] == ["app.money", "app.money", "price", "my app.json", "price", "int4"]
+    money, moneys, _, json, price, _ = of
+    jsons = replace(json, array=True, type_name='"my app"."json"[]')
+    for one, bare in ((money, "money"), (moneys, "money"), (jsons, "json")):
+        assert f"takes {one.base_type} for the {bare} that it knows" in str(unsupported(one))
+    assert unsupported(json) is unsupported(price) is None
+    assert expected(json, "{}") == "{}" and "::numeric" not in select_expression(money)

@@ -24,6 +24,7 @@ from spark.join.stage import _Refused
 from spark.join.task import Task
 from spark.reading.spec import FlowSpec
 from tests.support.join_cases import CATALOGUE, pipeline, resolve, said
+from truth.joins import used_columns
 from truth.versions import MISSED, Logged, history
 
 AIRLINE = "airline: {table: airlines, on: {carrier: carrier}, as_of: time_hour}"
@@ -145,7 +146,7 @@ def _both(changes: list[Change], moments: list[str | None]) -> list[Any]:
     missed = {change.offset for change in changes if change.op is Op.DELETE and change.snapshot}
     ops = [MISSED if change.offset in missed else change.op.value for change in changes]
     logged = [Logged(c.table, c.offset, c.ts_ms, op, c.key, c.after) for c, op in zip(changes, ops, strict=True)]
-    with history(view.tree, lambda: iter(logged)) as was:
+    with history(view.tree, used_columns(view.tree), lambda: iter(logged)) as was:
         rows = [was.shown("public.airlines", ["AA"], at, ["name"]) for at in moments]
     assert [row and row[0] for row in rows] == by_engine
     return by_engine
@@ -174,7 +175,7 @@ def test_a_column_that_was_renamed_is_read_under_the_name_that_it_had() -> None:
     root = replace(view.tree, refs=(replace(ref, table=replace(ref.table, renamed=(("title", "name"),))),))
     before, now = {"carrier": "AA", "title": "one", "parent": None}, {"carrier": "AA", "name": "two", "parent": None}
     logged = [Logged("public.airlines", at, at * 10, "u", row, row) for at, row in ((1, before), (2, now))]
-    with history(root, lambda: iter(logged)) as was:
+    with history(root, used_columns(root), lambda: iter(logged)) as was:
         found = [was.shown("public.airlines", ["AA"], f"1970-01-01T00:00:00.0{at}Z", ["name"]) for at in (1, 2)]
     assert found == [["one"], ["two"]]
 

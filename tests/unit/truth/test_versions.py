@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.support.trees import node, table
+from truth.joins import used_columns
 from truth.versions import Logged, history
 
 PRODUCTS = table("products", "id", id="int4", j="jsonb", js="json", many="jsonb[]", name="text")
@@ -19,7 +20,7 @@ NAMES = ("j", "js", "many", "name")
 def shown(row: dict[str, Any]) -> list[Any] | None:
     """What a row that was read once has in these columns."""
     found = Logged("public.products", 1, 10, "c", {"id": 1}, {"id": 1, **row})
-    with history(ROOT, lambda: [found]) as was:
+    with history(ROOT, used_columns(ROOT), lambda: [found]) as was:
         return was.shown("public.products", [1], "2026-01-01T00:00:00Z", NAMES)
 
 

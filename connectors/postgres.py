@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
 from cdc.waits import waiting_for
+from connectors.session_settings import lifted
 
 # A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
 CONNECT_SECONDS = 10
@@ -88,9 +89,11 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         connection = _open(source, user, secret)
         try:
             with within(connection, CONNECT_SECONDS):
-                connection.execute("SET search_path = pg_catalog, pg_temp")
-                connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
-                connection.execute(sql.SQL("SET statement_timeout = {}").format(sql.Literal(f"{STATEMENT_SECONDS}s")))
+                limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
+                limits |= lifted(connection.info.server_version)
+                said = [sql.SQL("SET {} = {}").format(sql.Identifier(k), sql.Literal(v)) for k, v in limits.items()]
+                # At once: what is looked at every few seconds is a connection of its own each time.
+                connection.execute(sql.SQL("; ").join([sql.SQL("SET search_path = pg_catalog, pg_temp"), *said]))
         except BaseException:
             connection.close()
             raise

@@ -129,6 +129,8 @@ def _open(source: Source, user: str, secret: SecretStr, **more: Any) -> Connecti
         sslmode=source.sslmode,
         connect_timeout=CONNECT_SECONDS,
         application_name="headwater",
+        # Else a database in SQL_ASCII gives every text as bytes.
+        client_encoding="utf8",
         autocommit=True,
         **DEAD_NETWORK,
         **more,
@@ -219,6 +221,12 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
             fix=denied
             or fix
             or "set source.setup_user to the role that owns the tables and may CREATE in the database",
+        ) from error
+    except psycopg.errors.CharacterNotInRepertoire as error:
+        raise SourceError(
+            f"{what}: a text in the database is not UTF-8: {_last_line(error)}",
+            means="the connector can't read it either: a snapshot with it fails, and a stream stops at it for good",
+            fix="correct that row, and what writes such texts (`headwater check` tells of a database in SQL_ASCII)",
         ) from error
     except psycopg.OperationalError as error:
         raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error

@@ -124,7 +124,7 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
         "database.user": source.user,
         "database.password": source.password.get_secret_value() if source.password else "",
         "database.sslmode": source.sslmode,
-        # Each session asks whether the server's timeline is the one that is followed, before it reads anything.
+        # Sessions for SQL ask whether the timeline is the one that is followed, before that of the stream begins.
         "database.initial.statements": gate(names),
         "plugin.name": "pgoutput",
         "slot.name": source.slot,

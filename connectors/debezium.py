@@ -19,6 +19,7 @@ from cdc.sql_names import quoted_table
 from cdc.types import null_when_unchanged
 from connectors import outbox
 from connectors.names import Names
+from connectors.session_settings import DRIVER_OPTIONS, driver_options
 from connectors.tables.facts import TableFacts, generated_columns
 from connectors.timeline_gate import gate
 
@@ -69,7 +70,11 @@ def connector_name(pipeline: Pipeline) -> str:
 
 
 def connector_config(
-    pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFacts] = (), plugins: Collection[str] = ()
+    pipeline: Pipeline,
+    catalogue: Catalogue,
+    facts: Collection[TableFacts] = (),
+    plugins: Collection[str] = (),
+    server_version: int = 0,
 ) -> dict[str, str]:
     """What ``PUT /connectors/{name}/config`` should hold.
 
@@ -79,6 +84,7 @@ def connector_config(
         facts: of those tables: generated columns are left out, for a snapshot would read them and streaming would not;
             tables without a primary key have theirs named.
         plugins: classes that the worker has: where our own converter and connector are among them, they are taken.
+        server_version: of Postgres, as libpq tells it; its sessions are set to what that one knows.
 
     Returns:
         The configuration with secrets in it; show it only through ``redact``.
@@ -98,6 +104,8 @@ def connector_config(
     if catalogue.system_identifier:
         config[SYSTEM_IDENTIFIER] = str(catalogue.system_identifier)
     config |= {key: _text(value) for key, value in pipeline.connect.options.items()}
+    # The one option that a user's own stands beside: who needs another setting needs ours all the same.
+    config[DRIVER_OPTIONS] = driver_options(server_version, _text(pipeline.connect.options.get(DRIVER_OPTIONS, "")))
     return config | outbox.router(pipeline, catalogue, config.get("transforms", ""))
 
 
@@ -119,7 +127,7 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
         "database.user": source.user,
         "database.password": source.password.get_secret_value() if source.password else "",
         "database.sslmode": source.sslmode,
-        # Each session asks whether the server's timeline is the one that is followed, before it reads anything.
+        # Sessions for SQL ask whether the timeline is the one that is followed, before that of the stream begins.
         "database.initial.statements": gate(names),
         "plugin.name": "pgoutput",
         "slot.name": source.slot,

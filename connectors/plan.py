@@ -37,7 +37,8 @@ def plan(servers: Servers, actual: Actual, *, forget: bool = True) -> list[Actio
     refuse_discontinued(servers.pipeline, actual)
     first, noted, last = prepare(servers, actual, forget=forget)
     pipeline = servers.pipeline
-    config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()), actual.plugins)
+    facts, version = list(actual.facts.values()), servers.source.info.server_version
+    config = connector_config(pipeline, actual.catalogue, facts, actual.plugins, version)
     return [
         *first,
         *plan_connector(

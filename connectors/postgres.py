@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
 from cdc.waits import waiting_for
+from connectors.session_settings import lifted
 
 # A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
 CONNECT_SECONDS = 10
@@ -104,9 +105,11 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         connection = _open(source, user, secret)
         try:
             with within(connection, CONNECT_SECONDS):
-                connection.execute("SET search_path = pg_catalog, pg_temp")
-                connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
-                connection.execute(sql.SQL("SET statement_timeout = {}").format(sql.Literal(f"{STATEMENT_SECONDS}s")))
+                limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
+                limits |= lifted(connection.info.server_version)
+                said = [sql.SQL("SET {} = {}").format(sql.Identifier(k), sql.Literal(v)) for k, v in limits.items()]
+                # At once: what is looked at every few seconds is a connection of its own each time.
+                connection.execute(sql.SQL("; ").join([sql.SQL("SET search_path = pg_catalog, pg_temp"), *said]))
         except BaseException:
             connection.close()
             raise
@@ -143,6 +146,8 @@ def _open(source: Source, user: str, secret: SecretStr, **more: Any) -> Connecti
         sslrootcert=source.sslrootcert,
         connect_timeout=CONNECT_SECONDS,
         application_name="headwater",
+        # Else a database in SQL_ASCII gives every text as bytes.
+        client_encoding="utf8",
         autocommit=True,
         **DEAD_NETWORK,
         **more,
@@ -247,6 +252,12 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
             fix=denied
             or fix
             or "set source.setup_user to the role that owns the tables and may CREATE in the database",
+        ) from error
+    except psycopg.errors.CharacterNotInRepertoire as error:
+        raise SourceError(
+            f"{what}: a text in the database is not UTF-8: {_last_line(error)}",
+            means="the connector can't read it either: a snapshot with it fails, and a stream stops at it for good",
+            fix="correct that row, and what writes such texts (`headwater check` tells of a database in SQL_ASCII)",
         ) from error
     except psycopg.OperationalError as error:
         raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error

@@ -1,4 +1,5 @@
-"""Does the source answer, both roles, is it new enough, and Postgres itself rather than a pooler before it?"""
+"""Does the source answer, both roles, is it new enough, Postgres itself rather than a pooler before it, and does it
+know what its texts are?"""
 
 from __future__ import annotations
 
@@ -36,6 +37,13 @@ def run(site: Site) -> Iterator[Finding]:
     if row and row[0]:
         message = "this server is a standby: publication and slot can't be created here"
         yield Finding(Level.ERROR, "server", message, "point source.host at the primary")
+    if site.setting("server_encoding") == "SQL_ASCII":
+        message = (
+            "the database's encoding is SQL_ASCII, so Postgres takes any bytes for text: the first change with a text"
+            " that is not UTF-8 stops the connector for good, while Kafka Connect says RUNNING"
+        )
+        fix = "let all applications write UTF-8; better, move the data to a database with ENCODING 'UTF8' (pg_dump)"
+        yield Finding(Level.WARNING, f"database {source.database}", message, fix)
 
 
 def _pooled(connection: Connection) -> bool:

@@ -42,7 +42,8 @@ def run(site: Site) -> Iterator[Finding]:
 
 def _accepted(site: Site, plugins: Collection[str]) -> Iterator[Finding]:
     """Ask the worker to validate; that also tries the login from where the worker runs, and asks for exactly-once."""
-    config = connector_config(site.pipeline, site.catalogue, list(site.facts.values()), plugins)
+    facts, version = list(site.facts.values()), site.db.info.server_version
+    config = connector_config(site.pipeline, site.catalogue, facts, plugins, version)
     name = connector_name(site.pipeline)
     for complaint in site.connect.validate({**config, "name": name}):
         fix = of_the_worker(complaint) or "correct what it names"

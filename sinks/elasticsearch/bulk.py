@@ -22,7 +22,8 @@ from sinks.elasticsearch.settings import Address
 from sinks.retry import Patience
 
 # Only what an answer needs; without it the server repeats index, id, shards and sequence numbers for every item.
-FILTER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+FILTER = "errors,ingest_took,items.*.status,items.*.result"
+FILTER += ",items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 # The server quotes the whole value, which may be megabytes, before it says what is wrong with it.
 PREVIEW = re.compile(r"(?<=Preview of field's value: ').{200,}(?=')", re.DOTALL)
 # How long the server itself waits for a shard to become active (it default is 1 min, longer than our own timeout).
@@ -115,6 +116,9 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
     """
     status: int = result["status"]
     error = result.get("error")
+    if error is None and result.get("result") == "noop":
+        # No plain write or delete ends so, but for one that a `drop` of an ingest pipeline has swallowed.
+        return rejected("an ingest pipeline has dropped it (see index.default_pipeline and index.final_pipeline)")
     if error is None and (status < 300 or status == 404):
         return WRITTEN  # 404 without an error: a delete of what was not there
     kind = str((error or {}).get("type"))
@@ -194,7 +198,7 @@ class Bulk:
                     return
                 patience.hold(f"{self._who}: {reason_of(error)}")
                 continue
-            if not body["errors"]:
+            if not body["errors"] and "ingest_took" not in body:
                 for line in lines:
                     deliver(line.place, WRITTEN)
                 patience.progress()

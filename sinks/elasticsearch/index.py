@@ -73,7 +73,9 @@ class Indices:
         alias: dict[str, Any] = {} if readers or target.generation > 1 else {target.index: {}}
         marks = mapping.mappings(fences.PROPERTIES, self._owner(target))
         self._ensure(target, target.fences, {}, _fence_settings(wanted), marks)
-        self._ensure(target, target.concrete, alias, wanted, mapping.mappings(target.properties, self._owner(target)))
+        routed = target.routing is not None
+        documents = mapping.mappings(target.properties, self._owner(target), routed=routed)
+        self._ensure(target, target.concrete, alias, wanted, documents)
         self._lease.claim(target)
 
     def _check_free(self, target: Target) -> None:
@@ -93,19 +95,35 @@ class Indices:
             try:
                 said = {key: value for key, value in settings.items() if value is not None}
                 self._client.indices.create(index=name, aliases=aliases, settings=said, mappings=wanted)
-                return
+                return self._check_whole(name)
             except BadRequestError as error:
                 if "resource_already_exists_exception" not in reason_of(error):
                     raise SinkRefused(
                         f"{self._settings.who}: index {name} could not be created: {reason_of(error)}",
                         # The saved file alone mends nothing. One that has written stays as it was defined.
-                        fix="correct `mapping:`, `settings:` or the view in the pipeline file, then `headwater apply "
-                        "FILE`, which `run` follows; where `headwater plan FILE` still asks for it, "
-                        f"`headwater rebuild FILE {self._settings.name} --auto`",
+                        fix="correct `mapping:`, `settings:` or the view in the pipeline file, or the server's index "
+                        "template that is in the way; then `headwater apply FILE`, which `run` follows; where "
+                        f"`headwater plan FILE` still asks, `headwater rebuild FILE {self._settings.name} --auto`",
                     ) from error
         self._check_owner(target, name)
         self._update_mapping(target, name, wanted)
         self._update_settings(name, settings)
+
+    def _check_whole(self, name: str) -> None:
+        """Of what an index template leaves out of documents, some servers let what we say win, others add both up: the
+        server is asked by setting it once more. Where something is left out, the index goes again: it is new, nobody
+        has its alias for writing yet, and it could not be changed."""
+        try:
+            self._client.indices.put_mapping(index=name, source=mapping.WHOLE)
+        except BadRequestError as error:
+            self._client.indices.delete(index=name)
+            raise SinkRefused(
+                f"{self._settings.who}: an index template of the server's leaves parts of documents out of index "
+                f"{name}: {reason_of(error)}",
+                means="they could not be read again, nor compared with Postgres; the index was not kept",
+                fix="take `_source` out of the template (GET _index_template), or give this sink another "
+                "`index_prefix:` (or `index:`) that it does not match",
+            ) from error
 
     def _owner(self, target: Target) -> dict[str, Any]:
         return owner(self._settings, view=target.view, generation=target.generation)
@@ -257,4 +275,5 @@ def _fence_settings(wanted: dict[str, Any]) -> dict[str, Any]:
         "index.refresh_interval": "30s",
         "index.hidden": True,
         "index.gc_deletes": mapping.GC_DELETES,
+        **mapping.NO_PIPELINES,
     }

@@ -9,6 +9,13 @@ from typing import Any
 # stopped by the fences, so this need not be longer: each remembered delete costs heap.
 GC_DELETES = "1h"
 
+# Said, for an index template of somebody's may name ingest pipelines, which change documents on their way or swallow
+# them with the answer that all is well.
+NO_PIPELINES: dict[str, Any] = {"index.default_pipeline": "_none", "index.final_pipeline": "_none"}
+
+# Documents are kept as they came.
+WHOLE: dict[str, Any] = {"enabled": True}
+
 DEFAULT_SETTINGS: dict[str, Any] = {
     "index.number_of_shards": 1,
     # 0 replicas on a single node (green, no second copy possible), 1 as soon as there are two.
@@ -17,6 +24,7 @@ DEFAULT_SETTINGS: dict[str, Any] = {
     # refresh and sees all the same. Every second for nobody costs a third of what indexing does.
     "index.refresh_interval": None,
     "index.gc_deletes": GC_DELETES,
+    **NO_PIPELINES,
 }
 
 
@@ -82,11 +90,18 @@ def _printed(value: Any) -> Any:
     return str(value)
 
 
-def mappings(properties: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+def mappings(properties: Mapping[str, Any], owner: Mapping[str, Any], *, routed: bool = False) -> dict[str, Any]:
     """The mapping of an index: fields, and who made it.
 
     ``dynamic: false``: a field without a mapping stays in ``_source`` but is not indexed. The alternatives are worse:
     ``true`` guesses a type from the first value it meets (and rejects later ones), ``strict`` rejects every document
-    once a column is added at the source.
+    once a column is added at the source. The rest is the servers' default, said because an index template of somebody's
+    may have it otherwise: then documents could not be read again, or none without a routing be written.
+
+    Args:
+        properties: the fields.
+        owner: who makes it.
+        routed: every document has a routing; a template may ask for it.
     """
-    return {"dynamic": False, "_meta": {"headwater": dict(owner)}, "properties": dict(properties)}
+    said = {"dynamic": False, "_source": WHOLE, "_meta": {"headwater": dict(owner)}, "properties": dict(properties)}
+    return said if routed else said | {"_routing": {"required": False}}

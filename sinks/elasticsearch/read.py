@@ -31,7 +31,7 @@ def get(client: Elasticsearch, target: Target, keys: Sequence[str]) -> dict[str,
             raise _unreadable(target.concrete, doc)
         # A shard looks at the id alone; what has another routing is what `scan` tells under a stray key.
         if doc.get("found") and doc.get("_routing") == target.address(key).routing:
-            found[key] = Held(key, doc["_version"], doc["_source"])
+            found[key] = Held(key, doc["_version"], _whole(target.concrete, doc))
     return found
 
 
@@ -65,6 +65,19 @@ def versions(client: Elasticsearch, target: Target, index: str, keys: Sequence[s
 
 def _unreadable(index: str, doc: dict[str, Any]) -> SinkRefused:
     return SinkRefused(f"{index} can't be read: {doc['error'].get('reason')}")
+
+
+def _whole(index: str, doc: dict[str, Any]) -> bytes:
+    """A document as it came; an index that was made under a template of somebody's may keep none."""
+    if "_source" not in doc:
+        raise SinkRefused(
+            f"{index} keeps no documents, only what is searched: its mapping has `_source` turned off",
+            means="what it holds can't be compared with Postgres",
+            fix="take `_source` out of the server's index template (GET _index_template), then `headwater rebuild FILE"
+            " SINK --auto`: an index that is there can't be changed",
+        )
+    source: bytes = doc["_source"]
+    return source
 
 
 def refresh(client: Elasticsearch, index: str) -> None:
@@ -108,7 +121,8 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
             if not hits:
                 return
             for hit in hits:
-                yield Held(target.key(hit["_id"], hit.get("_routing")), hit["_version"], hit["_source"])
+                key = target.key(hit["_id"], hit.get("_routing"))
+                yield Held(key, hit["_version"], _whole(target.concrete, hit))
             after = hits[-1]["sort"]
             size.read(len(hit["_source"]) for hit in hits)
     finally:

@@ -41,7 +41,7 @@ def refusals(config: Mapping[str, Any]) -> dict[str, str]:
         for view, target in settings.targets.items():
             template = {
                 "settings": {k: v for k, v in mapping.index_settings(settings.index_settings).items() if v is not None},
-                "mappings": mapping.mappings(target.properties, {}),
+                "mappings": mapping.mappings(target.properties, {}, routed=target.routing is not None),
             }
             with translated(settings.who, "rehearsal of an index"):
                 try:

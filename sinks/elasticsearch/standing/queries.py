@@ -15,6 +15,7 @@ from elasticsearch import BadRequestError, ConflictError, Elasticsearch, NotFoun
 
 from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.elasticsearch.client import connect, no_copy, reason_of, translated
+from sinks.elasticsearch.mapping import NO_PIPELINES
 from sinks.elasticsearch.owners import is_of_other, is_owner, made_by, owner
 from sinks.elasticsearch.settings import Settings, Target, read_settings
 
@@ -259,7 +260,7 @@ def drop_queries(config: Mapping[str, Any]) -> None:
 
 def settings_of() -> dict[str, Any]:
     """Of an index that is small, and shown to nobody."""
-    return {"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1", "index.hidden": True}
+    return {"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1", "index.hidden": True, **NO_PIPELINES}
 
 
 def next_revision(old: Query | None, name: str, query: bytes) -> Query:

@@ -86,6 +86,10 @@ def test_configuration_as_a_whole() -> None:
         "signal.kafka.groupId": "headwater-flights-signal",
         "signal.kafka.bootstrap.servers": "127.0.0.1:9092",
         "incremental.snapshot.chunk.size": "8192",
+        "driver.options": (
+            "-c IntervalStyle=postgres -c bytea_output=hex -c idle_in_transaction_session_timeout=0 -c lock_timeout=0"
+            " -c statement_timeout=0 -c default_transaction_read_only=off"
+        ),
         "driver.stringtype": "unspecified",
         "driver.prepareThreshold": "0",
         "incremental.snapshot.watermarking.strategy": "insert_delete",
@@ -102,6 +106,18 @@ def test_configuration_as_a_whole() -> None:
         "transforms.slim.exclude": "before,transaction,ts_us,ts_ns",
         "transforms.slim.replace.null.with.default": "false",
     }
+
+
+def test_sessions_are_set_to_what_the_server_knows_and_a_users_own_stands_beside() -> None:
+    """An unknown setting would refuse the login; a user's option took the place of ours, without a word."""
+    old, newer, newest = (
+        connector_config(pipeline(), catalogue(), server_version=version)["driver.options"]
+        for version in (130000, 140000, 170000)
+    )
+    assert newer == f"{old} -c idle_session_timeout=0"
+    assert newest == f"{newer} -c transaction_timeout=0"
+    own = pipeline(connect={"options": {"driver.options": "-c work_mem=64MB"}})
+    assert connector_config(own, catalogue(), server_version=130000)["driver.options"] == f"{old} -c work_mem=64MB"
 
 
 def test_a_producer_has_memory_for_the_largest_record() -> None:

@@ -26,8 +26,8 @@ from tests.support.lone_cache import FILE
 READY = b"Z" + struct.pack("!i", 5) + b"I"
 LOGGED_IN = b"R" + struct.pack("!ii", 8, 0) + READY
 DONE = b"C" + struct.pack("!i", 8) + b"SET\x00" + READY
-# What `connect` says before a connection is anybody's.
-SETTINGS = 3
+# Statements that `connect` asks before a connection is anybody's.
+SETTINGS = 1
 
 
 class Frozen:

@@ -263,6 +263,20 @@ def test_settings_in_any_of_the_servers_spellings() -> None:
     assert mapping.flatten({"index.refresh_interval": "5s", "index.analysis": analysis}) == flat
 
 
+def test_no_ingest_pipeline_runs_unless_the_file_names_one() -> None:
+    """A template's, of somebody's, changed each document or dropped it."""
+    pipelines = {"index.default_pipeline": "_none", "index.final_pipeline": "_none"}
+    assert pipelines.items() <= mapping.index_settings({}).items()
+    assert mapping.index_settings({"default_pipeline": "mine"})["index.default_pipeline"] == "mine"
+
+
+def test_a_document_that_a_pipeline_has_dropped_is_not_written() -> None:
+    """It was, says its status: it is nowhere."""
+    answer = judge({"status": 200, "result": "noop"}, 1)
+    assert not isinstance(answer, str) and "ingest pipeline" in str(answer.reason)
+    assert judge({"status": 404, "result": "not_found"}, 1) == WRITTEN
+
+
 def test_a_number_of_replicas_turns_the_automatic_one_off() -> None:
     assert mapping.index_settings({})["index.auto_expand_replicas"] == "0-1"
     assert mapping.index_settings({"number_of_replicas": 2})["index.auto_expand_replicas"] is False

@@ -34,6 +34,10 @@ TABLE_SECONDS = 2.0
 CONNECTOR_SECONDS = 5.0
 # WAL that comes at 1 GiB/s, the most that a disk takes, is 5 GiB by then: half of the budget that is the default.
 WAL_SECONDS = 5.0
+MEND = (
+    "remove it: it is made again, and failovers that were followed are known from the database; if there was one that "
+    "`run` has not followed yet, restore it from a copy"
+)
 
 
 # Makes the first check.
@@ -55,7 +59,7 @@ def remembered(pipeline: Pipeline) -> Remembered | None:
     try:
         return Remembered(**json.loads(path.read_text())) if path.exists() else None
     except (ValueError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
+        raise StateError(f"{path} can't be read: {error}", fix=MEND) from error
 
 
 def forget(pipeline: Pipeline) -> None:

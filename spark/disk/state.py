@@ -179,12 +179,13 @@ class Generation:
         known = self.held_against(identity, followed)
         if known is None:
             write_atomic(self.folder / "identity.json", json.dumps(asdict(identity), indent=1, sort_keys=True))
-        elif identity.topic_ids.keys() - known.topic_ids.keys():  # a table was added to it
-            ids = {**identity.topic_ids, **known.topic_ids}
-            write_atomic(
-                self.folder / "identity.json",
-                json.dumps(asdict(replace(known, topic_ids=ids)), indent=1, sort_keys=True),
-            )
+            return
+        before = self.known() or known
+        # A table may have been added; and who has followed a promoted standby once need not know it for ever.
+        ids, timeline = {**identity.topic_ids, **known.topic_ids}, max(before.timeline, known.timeline)
+        now = replace(known, topic_ids=ids, timeline=timeline)
+        if now != before:
+            write_atomic(self.folder / "identity.json", json.dumps(asdict(now), indent=1, sort_keys=True))
 
     def held_against(self, identity: Identity, followed: Collection[int] = ()) -> Identity | None:
         """The identity that it was bound to, if what is there now is that; None before its first start. Arguments and

@@ -25,6 +25,10 @@ from spark.disk.status import FlowStatus, state_of
 
 # In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
 CLAIM = "claim.json"
+# Files of ours in a generation's folder (spark/disk/lease.py) that have the name that a view's flow may have: such a
+# flow's folder has another one, with a dot, which no view's name has.
+OWN = ("life", "lock")
+_BESIDE = ".view"
 # How old the oldest change may be that it has not read (spark/log_gaps.py): looked at before a target is made ready.
 UNREAD = "unread.json"
 
@@ -59,6 +63,11 @@ _CHANGED = {
 }
 
 
+def folder_of(generation: Path, flow: str) -> Path:
+    """The folder of a flow below its generation's. Pure."""
+    return generation / (f"{flow}{_BESIDE}" if flow in OWN else flow)
+
+
 def rebuild_command(sink: str) -> str:
     """The way out of a generation that has lost its place, for the ``fix`` of an error."""
     return f"`headwater rebuild FILE {sink} --auto` fills a new generation from offset 0 and switches to it"
@@ -85,7 +94,7 @@ class Generation:
 
     def flow_folder(self, flow: str) -> Path:
         """Where a flow keeps its checkpoint and status."""
-        return self.folder / flow
+        return folder_of(self.folder, flow)
 
     def checkpoint(self, flow: str) -> Path:
         """A flow's Spark checkpoint."""
@@ -93,7 +102,7 @@ class Generation:
 
     def flows(self) -> list[str]:
         """Names of the flows that have left anything on disk."""
-        return sorted(path.name for path in self.folder.glob("*/") if path.is_dir())
+        return sorted(path.name.removesuffix(_BESIDE) for path in self.folder.glob("*/") if path.is_dir())
 
     def states(self) -> dict[str, str]:
         """The state of each flow, by its name: one that is silent while its process renews the lease is busy."""

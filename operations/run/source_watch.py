@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from cdc.errors import HeadwaterError, SlotLost, StateError, TableChanged
+from cdc.errors import HeadwaterError, SlotLost, TableChanged
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
 from connectors.promotion import follow
@@ -25,6 +25,7 @@ from operations.state.folder import state_dir
 from operations.state.keys import kept_keys
 from operations.state.wal import forget_wal
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.
 CHECK_SECONDS = 30.0
@@ -55,11 +56,7 @@ def remembered(pipeline: Pipeline) -> Remembered | None:
     Raises:
         StateError: it can't be read (terminal).
     """
-    path = memory(pipeline)
-    try:
-        return Remembered(**json.loads(path.read_text())) if path.exists() else None
-    except (ValueError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix=MEND) from error
+    return read_note(memory(pipeline), lambda note: Remembered(**note), MEND)
 
 
 def forget(pipeline: Pipeline) -> None:

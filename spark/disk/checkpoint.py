@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import CheckpointLost
+from cdc.errors import CheckpointLost, StateError
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 
 
 def check_checkpoint(checkpoint: Path, fix: str) -> None:
@@ -125,17 +126,18 @@ def planned(checkpoint: Path) -> int:
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
     """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit.
 
-    No offsets if their file is damaged: whoever only shows how far a flow is must not fall over what
-    ``check_checkpoint`` refuses by name. A joined view's flow begins where its fill ended (spark/join/fill.py), and may
-    wait there for its first batch.
+    No offsets if their file, or a fill's note, is damaged: whoever only shows how far a flow is must not fall over what
+    ``check_checkpoint``, and a flow's start, refuse by name. A joined view's flow begins where its fill ended
+    (spark/join/fill.py), and may wait there for its first batch.
     """
     commits = _numbers(checkpoint / "commits")
     if not commits:
         filled = checkpoint.parent / "fill.json"
-        if not (filled.exists() and is_live(checkpoint.parent)):
+        try:
+            ends = json.loads(filled.read_text())["ends"] if filled.exists() and is_live(checkpoint.parent) else {}
+            return -1, {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
+        except (StateError, ValueError, LookupError, TypeError, AttributeError):
             return -1, {}
-        ends = json.loads(filled.read_text())["ends"]
-        return -1, {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
     try:
         return commits[-1], batch_offsets(checkpoint, commits[-1])
     except (OSError, ValueError, IndexError):
@@ -156,19 +158,17 @@ def is_live(folder: Path) -> bool:
     fill as well, only the word "live" says so.
 
     Raises:
-        ValueError, KeyError: the note can't be read.
+        StateError: the note can't be read (terminal).
     """
-    try:
-        return str(json.loads((folder / "phase.json").read_text())["phase"]) == "live"
-    except FileNotFoundError:
-        return False
+    fix = 'write {"phase": "live"} into it if `status` had said `running` of the flow; else remove it'
+    return bool(read_note(folder / "phase.json", lambda note: str(note["phase"]) == "live", fix))
 
 
 def in_fill(folder: Path) -> bool:
     """Whether the flow of a folder keeps a joined view whose fill was begun and has not ended.
 
     Raises:
-        ValueError, KeyError: as ``is_live``.
+        StateError: as ``is_live``.
     """
     begun = (folder / "fill.json").exists() or (folder / "phase.json").exists()
     return begun and not is_live(folder)

@@ -21,6 +21,7 @@ from cdc.errors import SourceChanged, StateError, TopicRecreated
 from spark.disk import refused
 from spark.disk.files import write_atomic
 from spark.disk.lease import LEAVE_IT, Lease
+from spark.disk.notes import read_note
 from spark.disk.status import FlowStatus, state_of
 
 # In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
@@ -156,9 +157,13 @@ class Generation:
             return {}  # then a loss is noticed from now on
 
     def views(self) -> list[str]:
-        """The views this generation has ever written."""
-        path = self.folder / "views.json"
-        return list(json.loads(path.read_text())) if path.exists() else []
+        """The views this generation has ever written.
+
+        Raises:
+            StateError: the note can't be read (terminal).
+        """
+        fix = "remove it: the views of the file are noted anew; `drop` leaves the targets of any that were in it before"
+        return read_note(self.folder / "views.json", list, fix) or []
 
     def known(self) -> Identity | None:
         """The identity that it was bound to; None before its first start.
@@ -166,13 +171,8 @@ class Generation:
         Raises:
             StateError: it can't be read.
         """
-        path = self.folder / "identity.json"
-        if not path.exists():
-            return None
-        try:
-            return Identity(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
-            raise StateError(f"{path} can't be read: {error}", fix=rebuild_command(self.sink)) from error
+        fix = f"restore it from a copy; or {rebuild_command(self.sink)}"
+        return read_note(self.folder / "identity.json", lambda note: Identity(**note), fix)
 
     def bind(self, identity: Identity, followed: Collection[int] = ()) -> None:
         """Remember the identity at the first start; refuse a different one later.

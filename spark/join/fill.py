@@ -29,6 +29,7 @@ from spark.arrow import map_in_arrow
 from spark.disk.applied import forget_applied
 from spark.disk.batches import SUMMED
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 from spark.disk.state import rebuild_command
 from spark.flow import Flow
 from spark.join import health
@@ -45,9 +46,13 @@ LEAST_SLICE = 5_000
 
 
 def load(flow: Flow) -> FillState | None:
-    """The fill that a flow has begun, or ended; None if there is none."""
-    path = flow.folder / "fill.json"
-    return FillState.from_json(path.read_text()) if path.exists() else None
+    """The fill that a flow has begun, or ended; None if there is none.
+
+    Raises:
+        StateError: its note can't be read (terminal).
+    """
+    fix = f"restore it from a copy; or {rebuild_command(flow.spec.sink)}"
+    return read_note(flow.folder / "fill.json", FillState.of, fix)
 
 
 def _save(flow: Flow, state: FillState) -> None:

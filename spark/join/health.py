@@ -24,6 +24,7 @@ import math
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
@@ -32,6 +33,7 @@ from sinks.rowstore.contract import Marks, RowStore, still_runs
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, planned, rewind
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 from spark.disk.state import rebuild_command
 from spark.flow import Flow
 
@@ -63,9 +65,16 @@ def _path(flow: Flow) -> Path:
 
 
 def known(flow: Flow) -> Known:
-    """What the disk says."""
-    path = _path(flow)
-    return Known(**json.loads(path.read_text())) if path.exists() else Known()
+    """What the disk says.
+
+    Raises:
+        StateError: the note can't be read (terminal).
+    """
+    return read_note(_path(flow), lambda note: Known(**note), _restored(flow)) or Known()
+
+
+def _restored(flow: Flow) -> str:
+    return f"restore it from a copy; or {rebuild_command(flow.spec.sink)}"
 
 
 def _remember(flow: Flow, state: Known) -> None:
@@ -136,14 +145,19 @@ def arranged(layout: Layout, flow: Flow) -> Arranged:
         layout: of the flow's view.
         flow: one whose layout was remembered (``check_layout``), or is new.
     """
-    path = flow.folder / "layout.json"
-    if not path.exists():
+    held = _laid_out(flow)
+    if held is None:
         return "now"
-    held = json.loads(path.read_text())
     if "ordered" not in held:
         return "none"
     now, former = layout.description()["ordered"], layout.over("former").description()["ordered"]
     return "former" if now != former and former in (held["ordered"], layout.renamed(held)["ordered"]) else "now"
+
+
+def _laid_out(flow: Flow) -> dict[str, Any] | None:
+    """How the rows of a flow's row store are laid out, as its note says; None if there is none."""
+    path = flow.folder / "layout.json"
+    return read_note(path, lambda note: {**note, "tables": dict(note["tables"])}, _restored(flow))
 
 
 def check_layout(layout: Layout, flow: Flow) -> None:
@@ -156,11 +170,11 @@ def check_layout(layout: Layout, flow: Flow) -> None:
     described = layout.over(how).description()
     if how == "none":
         described.pop("ordered")
-    path, text = flow.folder / "layout.json", json.dumps(described)
-    if not path.exists():
+    path, text, before = flow.folder / "layout.json", json.dumps(described), _laid_out(flow)
+    if before is None:
         write_atomic(path, text)
         return
-    before, after = json.loads(path.read_text()), json.loads(text)
+    after = json.loads(text)
     if before == after:
         return
     if layout.renamed(before) == after:

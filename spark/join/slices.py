@@ -110,7 +110,12 @@ class FillState:
     @classmethod
     def from_json(cls, text: str) -> FillState:
         """What ``to_json`` wrote."""
-        found = json.loads(text)
+        return cls.of(json.loads(text))
+
+    @classmethod
+    def of(cls, note: Mapping[str, Any]) -> FillState:
+        """What ``to_json`` wrote, read as JSON already."""
+        found = dict(note)
         for name in ("begins", "ends", "rows", "documents"):
             found[name] = {t: {int(part): at for part, at in parts.items()} for t, parts in found[name].items()}
         return cls(**found)

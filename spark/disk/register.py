@@ -319,8 +319,8 @@ class Register:
 
     def _read(self) -> dict[str, Any]:
         fix = (
-            f"restore it from a copy; or remove it: where readers see another generation than 1, `headwater rebuild FILE"
-            f" {self.sink} --auto` asks the target for it"
+            "restore it from a copy; or remove it: where readers see another generation than 1, "
+            f"`headwater rebuild FILE {self.sink} --auto` asks the target for it"
         )
         found = read_note(self._path, lambda note: {**note, "generations": list(note["generations"])}, fix)
         return found or {"last": 1, "generations": [asdict(Registered(1, "living"))]}

@@ -21,7 +21,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from connectors.database.history import Moment, raise_witness, read_moment, read_witness
 from connectors.database.slot import Slot, read_slot
-from connectors.database.timeline import noted_timeline
+from connectors.database.timeline import noted_timeline, timelines_before
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
@@ -134,8 +134,12 @@ def _check(
     refuse_shorter(pipeline, now, remembered, witness)
     refuse_future(now, offset)
     with within(connection, ANSWER_SECONDS):
-        followed = noted_timeline(connection, names)
-    refuse_unfollowed(followed, now)
+        noted = noted_timeline(connection, names)
+    refuse_unfollowed(noted, now)
+    if remembered is not None:
+        since = remembered.followed
+    else:  # a memory that was lost: sinks may be bound to a timeline from which a promoted standby was followed
+        since = timelines_before(pipeline.source, now.timeline) if follow and noted == now.timeline else ()
     streamed = stored_lsn(offset) if known else remembered.offset_lsn if remembered else None
     if known and offset is not None:
         refuse_gap(name, slot, offset)
@@ -154,7 +158,7 @@ def _check(
         runner=runner,
         installation=witness[0] if witness else None,
         witness=count,
-        followed=remembered.followed if remembered else (),
+        followed=since,
     )
 
 

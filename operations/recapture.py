@@ -41,8 +41,9 @@ from spark.disk.files import write_atomic
 Say = Callable[[str], None]
 FILE = "recapture.json"
 STEP_SECONDS = 0.5
-# What is known of the tables in the history that is left: its positions would be held against the next one's.
-SHAPES = ("shapes.json", "catalogue.json")
+# What is known of the tables in the history that is left: its positions would be held against the next one's, and what
+# was owed, asked for and let through there was so of tables that the next one may have otherwise.
+TABLES = ("shapes.json", "catalogue.json", "owed.json", "asked.json", "allowed.json")
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,13 @@ def _goes_on(pipeline: Pipeline, at: Recapture) -> bool:
 def forget_begun(pipeline: Pipeline) -> None:
     """What was begun goes on no more: the pipeline that it was begun with is dropped."""
     _path(pipeline).unlink(missing_ok=True)
+
+
+def forget_tables(pipeline: Pipeline) -> None:
+    """Forget what was known of the tables: their topics are gone, which were read by it."""
+    folder = state_dir(pipeline) / pipeline.name
+    for path in [*(folder / name for name in TABLES), *folder.glob("*/evolution.json")]:
+        path.unlink(missing_ok=True)
 
 
 def _moment(pipeline: Pipeline) -> Moment:
@@ -221,9 +229,7 @@ def _leave(pipeline: Pipeline, say: Say) -> None:
     drop(pipeline, topics=True)
     forget(pipeline)
     forget_source_note(pipeline)
-    folder = state_dir(pipeline) / pipeline.name
-    for path in [*(folder / name for name in SHAPES), *folder.glob("*/evolution.json")]:
-        path.unlink(missing_ok=True)
+    forget_tables(pipeline)
 
 
 def _build(pipeline: Pipeline, taken: Text, sink: str, say: Say) -> bool:

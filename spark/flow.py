@@ -23,13 +23,14 @@ from cdc.errors import CheckpointLost, SinkRefused, StateError
 from cdc.join.view import JoinedView
 from cdc.log.ends import Offsets
 from cdc.pipeline import Pipeline
+from cdc.pipeline.views import SHARED_FLOW
 from cdc.view import View
 from spark import replay
 from spark.arrow import map_in_arrow
 from spark.disk.applied import tell_applied
 from spark.disk.checkpoint import check_checkpoint, committed_offsets, planned, trim
 from spark.disk.filling import has_place
-from spark.disk.state import rebuild_command
+from spark.disk.state import folder_of, rebuild_command
 from spark.disk.status import FlowStatus
 from spark.drain import drained
 from spark.reading.expressions import compute, entries_with_rows, entry_schema
@@ -41,7 +42,7 @@ from spark.traces import observed_traces
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
 # The flow of a sink's plain views.
-SHARED = "main"
+SHARED = SHARED_FLOW
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, separate: bool
     groups = ([(SHARED, plain)] if plain else []) + [
         (view.name, [view]) for view in spec.views.values() if _alone(view, separate=separate)
     ]
-    return [Flow(name, _part(spec, views), reading, folder / name) for name, views in groups]
+    return [Flow(name, _part(spec, views), reading, folder_of(folder, name)) for name, views in groups]
 
 
 def has_set_up(folder: Path) -> bool:
@@ -197,7 +198,7 @@ def flow_of(pipeline: Pipeline, sink: str, view: str) -> str:
     """As ``flow_name``, of a view by its name: when the tables are not to be asked for."""
     part = pipeline.sinks[sink]
     model = pipeline.views.get(view) if part.view_names else None
-    own = model is not None and (model.joins or model.fields or model.where is not None or model.stateful is not None)
+    own = model is not None and model.alone
     return view if own or part.form == "columns" else SHARED
 
 

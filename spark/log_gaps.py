@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cdc.ages import ago, at_least
-from cdc.errors import DiskFull, KafkaError, KafkaUnavailable, LogTruncated, TooLate
+from cdc.errors import DiskFull, KafkaError, KafkaUnavailable, LogTruncated, StateError, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
 from spark.disk.checkpoint import committed_offsets
@@ -158,7 +158,7 @@ def _fill_begun(folder: Path) -> float | None:
     """
     try:
         fill = load(folder)
-    except ValueError:
+    except StateError:
         return None
     if fill is None:
         return None

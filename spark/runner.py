@@ -229,13 +229,21 @@ class Runner:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", run.pool)
         run.alive = False
         try:
-            run.query = run.start(self.spark, run.flow)
-            run.started = time.monotonic()
+            try:
+                run.query = run.start(self.spark, run.flow)
+                run.started = time.monotonic()
+            finally:
+                run.vigil.reread(filling=run.filling)  # a note that it can't read is this flow's trouble alone
         except HeadwaterError as error:
+            self._unbegun(run)
             self._failure(run, str(error), terminal=not error.transient, now=time.monotonic())
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
+            self._unbegun(run)
             self._spark_failure(run, str(error), time.monotonic())
-        run.vigil.reread(filling=run.filling)
+
+    def _unbegun(self, run: Running) -> None:
+        if run.query is not None:
+            self._end(run.query)
 
     def _ended(self, run: Running, now: float) -> None:
         assert run.query is not None

@@ -24,7 +24,7 @@ from cdc.pipeline.search import SearchSink
 from cdc.pipeline.sink import SinkPart
 from cdc.pipeline.sinks import IcebergSink, RedisSink
 from cdc.pipeline.source import Connect, Registry, Source
-from cdc.pipeline.views import View
+from cdc.pipeline.views import SHARED_FLOW, View
 
 # Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways. The last two are those of format 3,
 # to which a table may be raised.
@@ -157,6 +157,7 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
             yield Wrong(at, f"sinks.{name}.views: {shown(view)} is here a second time")
         else:
             yield from _reserved(pipeline.views[view], view, sink, name)
+            yield from _shared(pipeline, view, sink, at)
     if isinstance(sink.tables, tuple):
         for index, table in enumerate(sink.tables):
             yield from _table(pipeline.source, table, (*path, "tables", index), f"sinks.{name}.tables")
@@ -185,6 +186,20 @@ def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator
             ("views", name, *named[field]),
             f"views.{name}: the name '{field}' belongs to the target of sinks.{sink_name} itself",
             "choose another name",
+        )
+
+
+def _shared(pipeline: Pipeline, name: str, sink: SinkPart, path: Path) -> Iterator[Wrong]:
+    """A view whose flow would have the name, and so the place in the log, of the one that plain views share."""
+    if name != SHARED_FLOW or sink.form == "columns" or not pipeline.views[name].alone:
+        return
+    plain = [view for view in sink.view_names if view in pipeline.views and not pipeline.views[view].alone]
+    if plain:
+        yield Wrong(
+            path,
+            f"sinks.{path[1]}: a view with joins, fields or where can't be called '{name}' beside plain views "
+            f"({shown(plain[0])}): what these share is called so, and one would skip what the other has read",
+            "call the view otherwise, or keep it in a sink of its own",
         )
 
 

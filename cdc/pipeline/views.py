@@ -17,6 +17,10 @@ STATEFUL = ("fold", "window", "match")
 JOINS = ("refs", "children", "aggregates")
 
 
+# The flow that a sink's plain views share (spark/flow.py).
+SHARED_FLOW = "main"
+
+
 class Fold(Part):
     """The current state of an aggregate, folded from its events."""
 
@@ -148,3 +152,8 @@ class View(Part):
     def joins(self) -> tuple[str, ...]:
         """Those of refs, children and aggregates that it has."""
         return tuple(name for name in JOINS if getattr(self, name))
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has a flow of its own in every sink, of its name: plain views share one where they can."""
+        return bool(self.joins or self.fields or self.where is not None or self.stateful is not None)

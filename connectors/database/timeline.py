@@ -6,6 +6,7 @@ from uuid import UUID
 
 from psycopg import sql
 
+from cdc.errors import SourceError
 from cdc.pipeline import Source
 from cdc.records.position import parse_lsn
 from connectors.names import Names
@@ -72,6 +73,23 @@ def read_history(source: Source, timeline: int) -> dict[int, int]:
     """
     [(_, text)] = replication_command(source, f"TIMELINE_HISTORY {timeline}")
     return parse_history(text)
+
+
+def timelines_before(source: Source, timeline: int) -> tuple[int, ...]:
+    """The timelines that a server's own comes from. None where that can't be told: somebody has removed the file.
+
+    Raises:
+        SourceUnavailable: no answer (transient).
+    """
+    if timeline == 1:
+        return ()
+    try:
+        with explained("reading the timeline's history"):
+            return tuple(sorted(read_history(source, timeline)))
+    except SourceError as error:
+        if error.transient:
+            raise
+        return ()
 
 
 def parse_history(text: str | bytes) -> dict[int, int]:

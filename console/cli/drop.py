@@ -48,7 +48,7 @@ def command(
     from connectors.drop import plan_drop_pipeline
     from console.cli.shared.show_action import Actions
     from operations.generations.targets import sink_state
-    from operations.recapture import forget_begun
+    from operations.recapture import forget_begun, forget_tables
     from operations.state.folder import chosen_sinks, state_dir
 
     pipeline = load(file)
@@ -74,6 +74,8 @@ def command(
             forget_begun(pipeline)
         if actions or state:
             _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, said=not as_json)
+        if topics and not only:
+            forget_tables(pipeline)  # topics that stay are read by it
     if as_json:
         changes = [action.to_dict() for action in actions]
         print_json({"pipeline": pipeline.name, "changes": changes, "state": state, "done": not dry_run})

@@ -1,6 +1,8 @@
 """How a webhook is, and the note of it in the state folder, which `status` and metrics read.
 
-<state_dir>/<pipeline>/push/<webhook>.json
+<state_dir>/<pipeline>/.push/<webhook>.json
+
+No sink can be called `.push`.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Health:
 
 def note_path(pipeline: Pipeline, name: str) -> Path:
     """Where a webhook's note is."""
-    return state_dir(pipeline) / pipeline.name / "push" / f"{name}.json"
+    return state_dir(pipeline) / pipeline.name / ".push" / f"{name}.json"
 
 
 def write_note(pipeline: Pipeline, name: str, health: Health) -> None:

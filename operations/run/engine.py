@@ -20,7 +20,7 @@ from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
 from operations.run.histories import Histories
 from operations.run.promotions import Promotions, finish_promotion
-from operations.run.refusals import Refusals
+from operations.run.refusals import Refusals, opening
 from operations.run.session import Sessions
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import chosen_sinks, register_of
@@ -102,7 +102,8 @@ class Engine:
         return [Line(f"{sink}, generation {number}: kept up to date from now on", sink=sink, generation=number)]
 
     def _take_up(self, sink: str, number: int, catalogue: Catalogue) -> Opened:
-        build = open_generation(self.pipeline, catalogue, sink, number)
+        with opening(f"sink {sink}, generation {number},"):
+            build = open_generation(self.pipeline, catalogue, sink, number)
         try:
             self.runner.add(accepted_flows(build, catalogue, self.spark, self.snapshot_lsn))
         except BaseException:
@@ -237,7 +238,8 @@ def open_engine(
             for number in register_of(pipeline, name).kept():
                 try:
                     register_of(pipeline, name).generation(number).lease.wait_out()
-                    builds.append(open_generation(pipeline, catalogue, name, number))
+                    with opening(f"sink {name}, generation {number},"):
+                        builds.append(open_generation(pipeline, catalogue, name, number))
                 except HeadwaterError as error:
                     if error.transient:
                         raise
@@ -313,9 +315,10 @@ def accepted_flows(
     build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int
 ) -> list[tuple[Flow, Start]]:
     """As ``flows_of``; what the generation is made of is written down only then, as nothing is wrong with it."""
-    flows = flows_of(build, catalogue, spark, snapshot_lsn)
-    accept(build)
-    build.generation.end_others([flow.name for flow, _ in flows])
+    with opening(f"sink {build.sink}, generation {build.generation.number},"):
+        flows = flows_of(build, catalogue, spark, snapshot_lsn)
+        accept(build)
+        build.generation.end_others([flow.name for flow, _ in flows])
     return flows
 
 

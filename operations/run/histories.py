@@ -11,6 +11,7 @@ from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from operations.run.history import OpenedHistory, history_flow, open_history
+from operations.run.refusals import opening
 from operations.state.history import history_sinks, root_tables
 from spark.runner import Runner
 
@@ -78,12 +79,13 @@ class Histories:
 
     def _take(self, engine: Engine, sink: str) -> list[str]:
         try:
-            opened = open_history(engine.pipeline, engine.catalogue, sink)
-            try:
-                engine.runner.add([history_flow(opened, lambda: engine.snapshot_lsn)])
-            except BaseException:
-                opened.lease.release()
-                raise
+            with opening(f"the history of sink {sink}"):
+                opened = open_history(engine.pipeline, engine.catalogue, sink)
+                try:
+                    engine.runner.add([history_flow(opened, lambda: engine.snapshot_lsn)])
+                except BaseException:
+                    opened.lease.release()
+                    raise
         except HeadwaterError as error:
             told = self._refused.get(sink, (0.0, ""))[1] == str(error)
             self._refused[sink] = time.monotonic(), str(error)

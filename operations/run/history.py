@@ -40,11 +40,12 @@ from sinks.iceberg.history import has_key, put_aside
 from spark.disk.checkpoint import forget_topics
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
+from spark.disk.notes import read_note
 from spark.disk.refused import accepted, refuse
 from spark.flow import Flow
 from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
-from spark.warehouse.history.history import BEGUN, FLOW, start_history
+from spark.warehouse.history.history import BEGUN, FLOW, begun_topics, start_history
 from spark.warehouse.history.tables import HistoryPlace
 from spark.warehouse.upkeep.upkeep import policy_of
 
@@ -118,7 +119,8 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
     """Remember what it is the history of; refuse something else later. What was done about it, a line each."""
     ids = topic_ids(pipeline, {pipeline.topic(table) for table in tables})
     path = folder / "identity.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
+    fix = "restore it from a copy; or remove it, if neither the database, its topics nor `namespace` have changed since"
+    known = read_note(path, lambda note: {**note, "system_identifier": str(note["system_identifier"])}, fix) or {}
     namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
     if known.get("namespace", namespace) != namespace:
         # Other tables: they begin anew. Gone on with, they would lack all that the old ones hold, and nobody be told.
@@ -218,8 +220,7 @@ def _forget(folder: Path, topics: Collection[str]) -> None:
     forget_topics(folder / "checkpoint", topics)
     path = folder / BEGUN
     if path.exists():
-        left = sorted(set(json.loads(path.read_text())["topics"]) - set(topics))
-        write_atomic(path, json.dumps({"topics": left}))
+        write_atomic(path, json.dumps({"topics": sorted(begun_topics(folder) - set(topics))}))
     (folder / FRONTIERS).unlink(missing_ok=True)  # the log's ends of then are no ends of theirs
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 
@@ -17,6 +19,28 @@ from operations.state.folder import register_of
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 Which = tuple[str, int]
+
+# What a damaged folder, or a file that nobody has thought of, brings.
+_SURPRISES = (OSError, ValueError, LookupError, TypeError, AttributeError)
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def opening(title: str) -> Iterator[None]:
+    """Tell an error that nobody has expected as one of what is being opened: it is no reason to end the other sinks.
+
+    Raises:
+        StateError: there was one (terminal).
+    """
+    try:
+        yield
+    except _SURPRISES as error:
+        _log.debug("%s could not be opened", title, exc_info=True)
+        raise StateError(
+            f"{title} can't be opened: {type(error).__name__}: {error}",
+            means="a file of it in the state folder may be damaged; nothing was written, the other sinks go on",
+            fix="restore its folder from a copy; with `HEADWATER_LOG_LEVEL=debug` the log says where it was met",
+        ) from error
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from cdc.errors import HeadwaterError, SlotLost, StateError, TableChanged
+from cdc.errors import HeadwaterError, SlotLost, TableChanged
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
 from connectors.promotion import follow
@@ -25,6 +25,7 @@ from operations.state.folder import state_dir
 from operations.state.keys import kept_keys
 from operations.state.wal import forget_wal
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.
 CHECK_SECONDS = 30.0
@@ -34,6 +35,10 @@ TABLE_SECONDS = 2.0
 CONNECTOR_SECONDS = 5.0
 # WAL that comes at 1 GiB/s, the most that a disk takes, is 5 GiB by then: half of the budget that is the default.
 WAL_SECONDS = 5.0
+MEND = (
+    "remove it: it is made again, and failovers that were followed are known from the database; if there was one that "
+    "`run` has not followed yet, restore it from a copy"
+)
 
 
 # Makes the first check.
@@ -51,11 +56,7 @@ def remembered(pipeline: Pipeline) -> Remembered | None:
     Raises:
         StateError: it can't be read (terminal).
     """
-    path = memory(pipeline)
-    try:
-        return Remembered(**json.loads(path.read_text())) if path.exists() else None
-    except (ValueError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
+    return read_note(memory(pipeline), lambda note: Remembered(**note), MEND)
 
 
 def forget(pipeline: Pipeline) -> None:

@@ -1,9 +1,9 @@
 """How far each sink has followed the tables, and what is under way because of a newer shape.
 
-<state_dir>/<pipeline>/<sink>/evolution.json    the shape that the sink was brought to, and what is under way
-                       allowed.json             shapes that `headwater apply` has let through
+<state_dir>/<pipeline>/allowed.json             shapes that `headwater apply` has let through
                        evolving.json            how far the steps are, for `status`
                        asked.json               tables that are being read again, and what was asked for
+                       <sink>/evolution.json    the shape that the sink was brought to, and what is under way
 """
 
 from __future__ import annotations

@@ -260,6 +260,10 @@ class RowStore(Protocol):
         """Record through which batch the store is complete (never lowered), or that the fill is."""
         ...
 
+    def lower(self, batch: int, *, epoch: int) -> None:
+        """Record that only an earlier batch counts than was noted: those since are cut anew, in a newer epoch."""
+        ...
+
     def noted(self) -> Marks:
         """What the store says of itself."""
         ...

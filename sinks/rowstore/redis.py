@@ -294,6 +294,11 @@ class RedisRowStore(Arranged):
         fields += ["filled", "1"] if filled else []
         self.pipeline([self.call(NOTE, place, (), fields) for place in self.places()])
 
+    def lower(self, batch: int, *, epoch: int) -> None:
+        """See RowStore."""
+        work = orjson.dumps([("HSET", "batch", str(batch), "epoch", str(epoch))])
+        self.pipeline([self.call(CHANGE, place, [f"{place}o"], (work,)) for place in self.places()])
+
     def noted(self) -> Marks:
         """See RowStore."""
         wanted = ("format", "identity", "batch", "epoch", "filled")

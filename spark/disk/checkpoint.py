@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import CheckpointLost
+from cdc.errors import CheckpointLost, StateError
 from spark.disk import filling
 from spark.disk.files import write_atomic
 
@@ -126,13 +126,16 @@ def planned(checkpoint: Path) -> int:
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
     """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit.
 
-    No offsets if their file is damaged: whoever only shows how far a flow is must not fall over what
-    ``check_checkpoint`` refuses by name. A joined view's flow begins where its fill ended (spark/join/fill.py), and may
-    wait there for its first batch.
+    No offsets if their file, or a fill's note, is damaged: whoever only shows how far a flow is must not fall over what
+    ``check_checkpoint``, and a flow's start, refuse by name. A joined view's flow begins where its fill ended
+    (spark/join/fill.py), and may wait there for its first batch.
     """
     commits = _numbers(checkpoint / "commits")
     if not commits:
-        filled = filling.load(checkpoint.parent) if filling.is_live(checkpoint.parent) else None
+        try:
+            filled = filling.load(checkpoint.parent) if filling.is_live(checkpoint.parent) else None
+        except StateError:
+            filled = None
         return -1, {topic: dict(parts) for topic, parts in filled.ends.items()} if filled is not None else {}
     try:
         return commits[-1], batch_offsets(checkpoint, commits[-1])

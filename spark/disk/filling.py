@@ -17,7 +17,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from cdc.errors import StateError
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
+from spark.disk.state import rebuild_command
 
 # In a flow's folder: the fill's place; and that it has ended, and the query goes on from there.
 FILL, PHASE = "fill.json", "phase.json"
@@ -118,18 +121,16 @@ class FillState:
 
     @classmethod
     def from_json(cls, text: str) -> FillState:
-        """What ``to_json`` wrote.
+        """What ``to_json`` wrote."""
+        return cls.of(json.loads(text))
 
-        Raises:
-            ValueError: it is not of that shape.
-        """
-        found = json.loads(text)
-        try:
-            for name in ("begins", "ends", "rows", "documents"):
-                found[name] = {t: {int(part): at for part, at in parts.items()} for t, parts in found[name].items()}
-            return cls(**found)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it is no place of a fill: {error!r}") from error
+    @classmethod
+    def of(cls, note: Mapping[str, Any]) -> FillState:
+        """What ``to_json`` wrote, read as JSON already."""
+        found = dict(note)
+        for name in ("begins", "ends", "rows", "documents"):
+            found[name] = {t: {int(part): at for part, at in parts.items()} for t, parts in found[name].items()}
+        return cls(**found)
 
 
 def _slice(begins: Offsets, at: Offsets, ends: Offsets, size: int) -> tuple[Offsets, Offsets] | None:
@@ -163,13 +164,10 @@ def load(folder: Path) -> FillState | None:
     """The fill that the flow of a folder has begun, or ended; None if there is none.
 
     Raises:
-        ValueError: the note can't be read.
+        StateError: the note can't be read (terminal).
     """
-    try:
-        text = (folder / FILL).read_text()
-    except FileNotFoundError:
-        return None
-    return FillState.from_json(text)
+    fix = f"restore it from a copy; or {rebuild_command(folder.parent.parent.name)}"
+    return read_note(folder / FILL, FillState.of, fix)
 
 
 def save(folder: Path, state: FillState) -> None:
@@ -187,7 +185,7 @@ def passes_before(folder: Path) -> int:
     which its status and its kept batches count; 0 of a flow without a fill, or if the note can't be read."""
     try:
         state = load(folder)
-    except (OSError, ValueError):
+    except (OSError, StateError):
         return 0
     return 0 if state is None else state.slices
 
@@ -202,12 +200,10 @@ def is_live(folder: Path) -> bool:
     fill as well, only the word "live" says so.
 
     Raises:
-        ValueError, KeyError: the note can't be read.
+        StateError: the note can't be read (terminal).
     """
-    try:
-        return str(json.loads((folder / PHASE).read_text())["phase"]) == "live"
-    except FileNotFoundError:
-        return False
+    fix = 'write {"phase": "live"} into it if `status` had said `running` of the flow; else remove it'
+    return bool(read_note(folder / PHASE, lambda note: str(note["phase"]) == "live", fix))
 
 
 def was_begun(folder: Path) -> bool:
@@ -219,6 +215,6 @@ def in_fill(folder: Path) -> bool:
     """Whether the flow of a folder keeps a joined view whose fill was begun and has not ended.
 
     Raises:
-        ValueError, KeyError: as ``is_live``.
+        StateError: as ``is_live``.
     """
     return was_begun(folder) and not is_live(folder)

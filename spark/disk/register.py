@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from cdc.errors import StateError
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 from spark.disk.promotion import Promotion, promotion_of, unmoved_of
 from spark.disk.state import Generation
 
@@ -317,13 +318,12 @@ class Register:
         )
 
     def _read(self) -> dict[str, Any]:
-        try:
-            register: dict[str, Any] = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return {"last": 1, "generations": [asdict(Registered(1, "living"))]}
-        except ValueError as error:
-            raise StateError(f"{self._path} can't be read: {error}", fix="restore it from a copy") from error
-        return register
+        fix = (
+            "restore it from a copy; or remove it: where readers see another generation than 1, "
+            f"`headwater rebuild FILE {self.sink} --auto` asks the target for it"
+        )
+        found = read_note(self._path, lambda note: {**note, "generations": list(note["generations"])}, fix)
+        return found or {"last": 1, "generations": [asdict(Registered(1, "living"))]}
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, Any]]:

@@ -21,10 +21,15 @@ from cdc.errors import SourceChanged, StateError, TopicRecreated
 from spark.disk import refused
 from spark.disk.files import write_atomic
 from spark.disk.lease import LEAVE_IT, Lease
+from spark.disk.notes import read_note
 from spark.disk.status import FlowStatus, state_of
 
 # In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
 CLAIM = "claim.json"
+# Files of ours in a generation's folder (spark/disk/lease.py) that have the name that a view's flow may have: such a
+# flow's folder has another one, with a dot, which no view's name has.
+OWN = ("life", "lock")
+_BESIDE = ".view"
 # How old the oldest change may be that it has not read (spark/log_gaps.py): looked at before a target is made ready.
 UNREAD = "unread.json"
 
@@ -59,6 +64,11 @@ _CHANGED = {
 }
 
 
+def folder_of(generation: Path, flow: str) -> Path:
+    """The folder of a flow below its generation's. Pure."""
+    return generation / (f"{flow}{_BESIDE}" if flow in OWN else flow)
+
+
 def rebuild_command(sink: str) -> str:
     """The way out of a generation that has lost its place, for the ``fix`` of an error."""
     return f"`headwater rebuild FILE {sink} --auto` fills a new generation from offset 0 and switches to it"
@@ -85,7 +95,7 @@ class Generation:
 
     def flow_folder(self, flow: str) -> Path:
         """Where a flow keeps its checkpoint and status."""
-        return self.folder / flow
+        return folder_of(self.folder, flow)
 
     def checkpoint(self, flow: str) -> Path:
         """A flow's Spark checkpoint."""
@@ -93,7 +103,7 @@ class Generation:
 
     def flows(self) -> list[str]:
         """Names of the flows that have left anything on disk."""
-        return sorted(path.name for path in self.folder.glob("*/") if path.is_dir())
+        return sorted(path.name.removesuffix(_BESIDE) for path in self.folder.glob("*/") if path.is_dir())
 
     def states(self) -> dict[str, str]:
         """The state of each flow, by its name: one that is silent while its process renews the lease is busy."""
@@ -147,9 +157,13 @@ class Generation:
             return {}  # then a loss is noticed from now on
 
     def views(self) -> list[str]:
-        """The views this generation has ever written."""
-        path = self.folder / "views.json"
-        return list(json.loads(path.read_text())) if path.exists() else []
+        """The views this generation has ever written.
+
+        Raises:
+            StateError: the note can't be read (terminal).
+        """
+        fix = "remove it: the views of the file are noted anew; `drop` leaves the targets of any that were in it before"
+        return read_note(self.folder / "views.json", list, fix) or []
 
     def known(self) -> Identity | None:
         """The identity that it was bound to; None before its first start.
@@ -157,13 +171,8 @@ class Generation:
         Raises:
             StateError: it can't be read.
         """
-        path = self.folder / "identity.json"
-        if not path.exists():
-            return None
-        try:
-            return Identity(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
-            raise StateError(f"{path} can't be read: {error}", fix=rebuild_command(self.sink)) from error
+        fix = f"restore it from a copy; or {rebuild_command(self.sink)}"
+        return read_note(self.folder / "identity.json", lambda note: Identity(**note), fix)
 
     def bind(self, identity: Identity, followed: Collection[int] = ()) -> None:
         """Remember the identity at the first start; refuse a different one later.
@@ -179,12 +188,13 @@ class Generation:
         known = self.held_against(identity, followed)
         if known is None:
             write_atomic(self.folder / "identity.json", json.dumps(asdict(identity), indent=1, sort_keys=True))
-        elif identity.topic_ids.keys() - known.topic_ids.keys():  # a table was added to it
-            ids = {**identity.topic_ids, **known.topic_ids}
-            write_atomic(
-                self.folder / "identity.json",
-                json.dumps(asdict(replace(known, topic_ids=ids)), indent=1, sort_keys=True),
-            )
+            return
+        before = self.known() or known
+        # A table may have been added; and who has followed a promoted standby once need not know it for ever.
+        ids, timeline = {**identity.topic_ids, **known.topic_ids}, max(before.timeline, known.timeline)
+        now = replace(known, topic_ids=ids, timeline=timeline)
+        if now != before:
+            write_atomic(self.folder / "identity.json", json.dumps(asdict(now), indent=1, sort_keys=True))
 
     def held_against(self, identity: Identity, followed: Collection[int] = ()) -> Identity | None:
         """The identity that it was bound to, if what is there now is that; None before its first start. Arguments and

@@ -7,6 +7,9 @@ that it still has says which. Replaying the batches since makes it whole. Docume
 written with higher versions than the store remembers: the version epoch is raised, so that every new version beats
 every old one. A store that knows nothing was wiped and can't be healed: what compaction has removed is gone.
 
+A checkpoint may be an older copy, behind what the store has noted. Its batches since are cut anew, so their numbers say
+nothing any more: the store's mark is lowered to what the checkpoint has, or a loss among them would go unnoticed.
+
 A node that is added to a cluster has lost nothing: its run is remembered beside the others'. One that is taken away
 after its keys were moved has not either, but is not to be told from one that was lost. Of a cluster one node may go
 back alone (each keeps the number, and the least one counts). What rows, indexes and sums on other nodes have got from
@@ -21,6 +24,7 @@ import math
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cdc.ages import ago
 from cdc.errors import SinkUnavailable, StateError
@@ -30,6 +34,7 @@ from sinks.rowstore.contract import Marks, RowStore, still_runs
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, planned, rewind
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 from spark.disk.state import rebuild_command
 from spark.flow import Flow
 
@@ -61,9 +66,16 @@ def _path(flow: Flow) -> Path:
 
 
 def known(flow: Flow) -> Known:
-    """What the disk says."""
-    path = _path(flow)
-    return Known(**json.loads(path.read_text())) if path.exists() else Known()
+    """What the disk says.
+
+    Raises:
+        StateError: the note can't be read (terminal).
+    """
+    return read_note(_path(flow), lambda note: Known(**note), _restored(flow)) or Known()
+
+
+def _restored(flow: Flow) -> str:
+    return f"restore it from a copy; or {rebuild_command(flow.spec.sink)}"
 
 
 def _remember(flow: Flow, state: Known) -> None:
@@ -136,14 +148,19 @@ def arranged(layout: Layout, flow: Flow) -> Arranged:
         layout: of the flow's view.
         flow: one whose layout was remembered (``check_layout``), or is new.
     """
-    path = flow.folder / "layout.json"
-    if not path.exists():
+    held = _laid_out(flow)
+    if held is None:
         return "now"
-    held = json.loads(path.read_text())
     if "ordered" not in held:
         return "none"
     now, former = layout.description()["ordered"], layout.over("former").description()["ordered"]
     return "former" if now != former and former in (held["ordered"], layout.renamed(held)["ordered"]) else "now"
+
+
+def _laid_out(flow: Flow) -> dict[str, Any] | None:
+    """How the rows of a flow's row store are laid out, as its note says; None if there is none."""
+    path = flow.folder / "layout.json"
+    return read_note(path, lambda note: {**note, "tables": dict(note["tables"])}, _restored(flow))
 
 
 def check_layout(layout: Layout, flow: Flow) -> None:
@@ -156,11 +173,11 @@ def check_layout(layout: Layout, flow: Flow) -> None:
     described = layout.over(how).description()
     if how == "none":
         described.pop("ordered")
-    path, text = flow.folder / "layout.json", json.dumps(described)
-    if not path.exists():
+    path, text, before = flow.folder / "layout.json", json.dumps(described), _laid_out(flow)
+    if before is None:
         write_atomic(path, text)
         return
-    before, after = json.loads(path.read_text()), json.loads(text)
+    after = json.loads(text)
     if before == after:
         return
     if layout.renamed(before) == after:
@@ -175,7 +192,7 @@ def check_layout(layout: Layout, flow: Flow) -> None:
 
 
 def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.inf) -> int:
-    """Find out whether the store has lost anything, and heal it; to be called before a flow starts.
+    """Adopt the store, find out whether it has lost anything, and heal it; to be called before a flow starts.
 
     Args:
         store: the flow's.
@@ -189,15 +206,21 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
     Raises:
         StateError: it was wiped, is an older Headwater's, or has lost more than the checkpoint can replay (terminal).
         NewerFormat: a newer Headwater's (terminal).
+        Fenced: a newer runner has adopted it (terminal).
+        SinkUnavailable: it has forgotten its identity since it was looked at (transient).
     """
-    ours, server, noted = known(flow), store.server(), store.noted()
-    held = noted.batch - flow.spec.batches_before if noted.batch >= 0 else -1
-    committed, _ = committed_offsets(flow.checkpoint)
-    _refuse_other(flow, ours, noted, identity, held)
-    return _heal(flow, ours, server, held, committed, lag_seconds)
+    ours, server = known(flow), store.server()
+    _refuse_other(flow, ours, store.noted(), identity)
+    store.adopt(identity)  # nobody notes another batch from here on
+    return _heal(store, flow, ours, server, lag_seconds)
 
 
-def _refuse_other(flow: Flow, ours: Known, noted: Marks, identity: str, held: int) -> None:
+def _held(flow: Flow, noted: Marks) -> int:
+    """The newest batch that a store says it has, as the checkpoint counts; -1 for none."""
+    return noted.batch - flow.spec.batches_before if noted.batch >= 0 else -1
+
+
+def _refuse_other(flow: Flow, ours: Known, noted: Marks, identity: str) -> None:
     """Refuse a store that is not the one which the checkpoint goes with, or holds what nobody can tell.
 
     Args:
@@ -205,7 +228,6 @@ def _refuse_other(flow: Flow, ours: Known, noted: Marks, identity: str, held: in
         ours: what the disk says.
         noted: what the store says.
         identity: of the fill that made the store.
-        held: the newest batch that it has, as the checkpoint counts; -1 for none.
 
     Raises:
         StateError: it was wiped, is an older Headwater's, or was put back to before it was healed (terminal).
@@ -225,7 +247,7 @@ def _refuse_other(flow: Flow, ours: Known, noted: Marks, identity: str, held: in
             means="it, or a node of it, was wiped, or row_store.url leads elsewhere; documents can't be put together",
             fix=f"point row_store.url at the server that has them; or {fix}",
         )
-    if noted.epoch < ours.epoch and held > ours.healed:
+    if noted.epoch < ours.epoch and _held(flow, noted) > ours.healed:
         raise StateError(
             f"sink {flow.spec.sink}: the row store of {flow.title} was restored from a copy of before it was healed",
             means="batches were cut otherwise since then, so what it holds can't be told; nothing was written",
@@ -233,15 +255,15 @@ def _refuse_other(flow: Flow, ours: Known, noted: Marks, identity: str, held: in
         )
 
 
-def _heal(flow: Flow, ours: Known, server: str, held: int, committed: int, lag_seconds: float) -> int:
-    """Have the checkpoint replay what the store has lost, with a version epoch that beats what was written since.
+def _heal(store: RowStore, flow: Flow, ours: Known, server: str, lag_seconds: float) -> int:
+    """Have the checkpoint replay what the store has lost, with a version epoch that beats what was written since; have
+    the store say no more than the checkpoint, which may be an older copy.
 
     Args:
+        store: the flow's, adopted.
         flow: whose store.
         ours: what the disk says.
         server: the run of the server that answers now.
-        held: the newest batch that the store has, as the checkpoint counts; -1 for none.
-        committed: the newest batch that the checkpoint has.
         lag_seconds: for how long the log keeps every record.
 
     Returns:
@@ -250,18 +272,25 @@ def _heal(flow: Flow, ours: Known, server: str, held: int, committed: int, lag_s
     Raises:
         StateError: it has lost more than the checkpoint can replay (terminal).
     """
+    noted, (committed, _) = store.noted(), committed_offsets(flow.checkpoint)
+    said = held = _held(flow, noted)
+    ours = replace(ours, epoch=max(ours.epoch, noted.epoch))  # it was healed since an older copy was made
     # The same run of the server has lost nothing, whatever it was last told.
     restarted = bool(ours.server) and not still_runs(ours.server, server)
     if restarted:
         held = min(held, ours.batch)  # what was noted while the server went down says nothing of the rows before it
     lost = committed > held and (restarted or held < ours.batch)
-    if lost or (restarted and planned(flow.checkpoint) > committed):
+    cut = restarted and planned(flow.checkpoint) > committed
+    if lost or cut:
         _check_loss(flow, server, lag_seconds)
+    back = held if lost else committed
+    if lost or cut or said > committed:
         # The batch that was under way is replayed too, and may have left documents with versions that the store has
         # forgotten. The epoch is on disk before the checkpoint is touched: killed in between, this is done again.
-        ours = replace(ours, epoch=ours.epoch + 1, healed=held if lost else committed)
+        ours = replace(ours, epoch=ours.epoch + 1, healed=back)
+        if said > back:  # else it would be trusted to have batches that are to be cut anew, should it lose some of them
+            store.lower(back + flow.spec.batches_before, epoch=ours.epoch)
         _remember(flow, ours)
-    state = replace(ours, server=server)
     if lost:
         # Documents that a fan-out had deferred are forgotten too: until they are made again, nothing of it is applied.
         forget_applied(flow.folder)
@@ -271,6 +300,5 @@ def _heal(flow: Flow, ours: Known, server: str, held: int, committed: int, lag_s
                 means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
                 fix=rebuild_command(flow.spec.sink),
             )
-        state = replace(state, batch=held)
-    _remember(flow, state)
-    return state.epoch
+    _remember(flow, replace(ours, server=server, batch=min(ours.batch, back)))
+    return ours.epoch

@@ -72,5 +72,4 @@ def take_over(store: RowStore, flow: Flow) -> int:
     filled = load(flow.folder)
     identity = filled.attempt if filled is not None else ""
     epoch = health.check(store, counted(flow), identity, flow.spec.compaction_lag_seconds)
-    store.adopt(identity)
     return epoch

@@ -147,6 +147,8 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
         each.note(7, epoch=2, filled=True)
         each.note(5)
         assert each.noted() == Marks(ROWS, "a test's", 7, 2, True)
+        each.lower(4, epoch=3)
+        assert each.noted() == Marks(ROWS, "a test's", 4, 3, True)
         assert [each.late("t/0"), each.late("t/0", 9), each.late("t/0")] == [0, 9, 9]
 
 
@@ -187,6 +189,7 @@ def calls(store: Any, by: Attempt) -> dict[str, Callable[[], Any]]:
         "claim": store.claim,
         "settle": lambda: store.settle([0]),
         "note": lambda: store.note(3),
+        "lower": lambda: store.lower(2, epoch=1),
     }
 
 

@@ -255,6 +255,9 @@ class Cluster:
             if len(self.store.servers.nodes) > 1:
                 return False
             self.epoch, self.healed = self.epoch + 1, held if lost else newest
+            if marks.batch > self.healed:
+                self.store.adopt(self.identity)
+                self.store.lower(self.healed, epoch=self.epoch)
         self.server = self.store.server()
         if lost:
             if held < self.floor:

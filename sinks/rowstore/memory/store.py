@@ -310,6 +310,13 @@ class MemoryStore(MemoryArranged):
             if filled:
                 marks["filled"] = 1
 
+    def lower(self, batch: int, *, epoch: int) -> None:
+        """See RowStore."""
+        for number, node in enumerate(self._everywhere()):
+            self.step("lower")
+            self._guard_node(number)
+            node.setdefault("o", {}).update(batch=batch, epoch=epoch)
+
     def noted(self) -> Marks:
         """See RowStore."""
         held = [node.get("o", {}) for node in self._everywhere()]

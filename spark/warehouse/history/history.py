@@ -31,6 +31,7 @@ from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import batch_offsets, committed_offsets
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
+from spark.disk.notes import read_note
 from spark.failures import name_of, whole
 from spark.flow import Flow, begin, changelog
 from spark.log_gaps import read_unread, write_unread
@@ -252,7 +253,7 @@ def still_written(spark: SparkSession, flow: Flow, place: HistoryPlace, kept: Co
     Raises:
         SinkRefused: a table is gone that the sink keeps (terminal).
     """
-    spec, begun = flow.spec, _begun(flow)
+    spec, begun = flow.spec, begun_topics(flow.folder)
     if flow.is_new:  # the log is read from its beginning
         return spec
     left = set[str]()
@@ -284,7 +285,7 @@ def _put_aside(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     for topic, (name,) in flow.spec.topics.items():
         view = flow.spec.views[name]
         if retyped := place.retyped(spark, view):
-            _write_begun(flow, _begun(flow) - {topic})  # first: it is begun again
+            _write_begun(flow, begun_topics(flow.folder) - {topic})  # first: it is begun again
             aside = place.put_aside(spark, view)
             what = f"the key of {view.table.qualified} has another type ({', '.join(retyped)})"
             said = f"{what}, so its history begins anew; what was is in {place.namespace}.{aside}"
@@ -333,7 +334,7 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
 
 def _note_begun(spark: SparkSession, flow: Flow, place: HistoryPlace, until: float) -> None:
     """Write down of topics that are read for the first time that what was superseded in them is not known."""
-    known = _begun(flow)
+    known = begun_topics(flow.folder)
     new = sorted(flow.spec.topics.keys() - known)
     if new:
         why = f"history began, and the log had been compacted before: {', '.join(new)}"
@@ -341,9 +342,14 @@ def _note_begun(spark: SparkSession, flow: Flow, place: HistoryPlace, until: flo
         _write_begun(flow, {*known, *new})
 
 
-def _begun(flow: Flow) -> set[str]:
-    path = flow.folder / BEGUN
-    return set(json.loads(path.read_text())["topics"]) if path.exists() else set()
+def begun_topics(folder: Path) -> set[str]:
+    """The topics whose beginning was noted in a history's flow's folder.
+
+    Raises:
+        StateError: the note can't be read (terminal).
+    """
+    fix = "restore it from a copy; or remove it: then a gap is noted of every topic, up to where they are read now"
+    return read_note(folder / BEGUN, lambda note: {str(topic) for topic in note["topics"]}, fix) or set()
 
 
 def _write_begun(flow: Flow, topics: Collection[str]) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cdc.errors import PipelineFileError
@@ -149,3 +151,14 @@ def test_the_name_of_stored_queries_is_free_where_nobody_stores_any() -> None:
     assert "sinks.b: Headwater itself makes an index of the name 'order_queries' for 'order' of sinks.a" in said(
         sinks, head
     )
+
+
+@pytest.mark.parametrize("own", ["fields: {n: id + 1}", "where: id > 1"])
+def test_a_view_with_the_name_of_what_plain_views_share_is_refused_beside_them(own: str) -> None:
+    """Two flows had one place in the log: each skipped what the other had read, and nothing said so."""
+    head = HEAD.replace("sinks:", f"  main: {{root: public.orders, {own}}}\nsinks:")
+    words = "sinks.s: a view with joins, fields or where can't be called 'main' beside plain views ('customer')"
+    assert f"p.yaml:11:{words}" in re.sub(r":11:\d+: ", ":11:", said(f"  s: {{{ES}, views: [customer, main]}}\n", head))
+    loads(head + f"  s: {{{ES}, views: [main]}}\n  t: {{{LAKE}, views: [customer, main]}}\n", "p.yaml", {})
+    plain = HEAD.replace("sinks:", "  main: {root: public.orders}\nsinks:")
+    loads(plain + f"  s: {{{ES}, views: [customer, main]}}\n", "p.yaml", {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +13,10 @@ import orjson
 import psycopg
 import pytest
 
-from cdc.errors import ConnectUnavailable, SourceChanged, SourceUnavailable, StateError
+from cdc.errors import ConnectUnavailable, SourceChanged, SourceError, SourceUnavailable, StateError
 from cdc.records.position import format_lsn, parse_lsn
 from connectors import promotion, source_gaps
+from connectors.database import timeline
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
 from connectors.database.timeline import parse_history
@@ -322,6 +323,67 @@ def test_a_generation_goes_on_across_timelines_that_were_followed(tmp_path: Path
         generation.bind(identity, followed_timelines(made))
     with pytest.raises(StateError, match="failed over"):
         generation.bind(replace(after, timeline=after.timeline + 1), followed_timelines(made))
+
+
+def test_a_generation_that_was_opened_since_needs_no_memory_of_the_failover(tmp_path: Path) -> None:
+    """`source.json` was lost: every sink was refused for good, and the advice was to capture everything anew."""
+    generation, after = Generation(tmp_path, "shop", "search"), replace(IDENTITY, timeline=IDENTITY.timeline + 1)
+    generation.bind(IDENTITY)
+    generation.bind(after, (IDENTITY.timeline, after.timeline))
+    generation.bind(IDENTITY, (IDENTITY.timeline, after.timeline))  # who knows the former one does not lead back
+    generation.bind(after)
+    with pytest.raises(StateError, match="failed over"):
+        generation.bind(IDENTITY)
+
+
+class Looks:
+    """A database on timeline 3, looked at by a runner; what it asks for is the test's own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, noted: int | None = 3) -> None:
+        self.history: dict[int, int] | Exception = {1: 500, 2: SWITCH}
+        self.asked = 0
+        now = replace(NOW, timeline=3)
+        for name, answer in {
+            "within": lambda *_: nullcontext(),
+            "read_slot": lambda *_: COPY,
+            "_stored_offset": lambda *_, **__: (True, {"lsn": 1999}),
+            "read_moment": lambda *_: now,
+            "read_witness": lambda *_: ("i", 5),
+            "raise_witness": lambda *_: 6,
+            "noted_timeline": lambda *_: noted,
+        }.items():
+            monkeypatch.setattr(source_gaps, name, answer)
+        monkeypatch.setattr(timeline, "read_history", self._read)
+
+    def _read(self, _: Any, number: int) -> dict[int, int]:
+        assert number == 3
+        self.asked += 1
+        if isinstance(self.history, Exception):
+            raise self.history
+        return self.history
+
+    def look(self, known: Remembered | None = None, *, follows: bool = True) -> tuple[int, ...]:
+        """The timelines that are followed from now on."""
+        follow = (lambda *_: None) if follows else None
+        return source_gaps._check(cast(Any, None), pipeline(), known, follow).followed
+
+
+def test_what_was_followed_is_known_from_the_database_where_it_was_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that was paused through the failover is bound to the timeline before it."""
+    looks = Looks(monkeypatch)
+    assert looks.look() == (1, 2)
+    assert looks.look(replace(KNOWN, timeline=3)) == () and looks.look(follows=False) == () and looks.asked == 1
+    looks.history = SourceError("could not open file")
+    assert looks.look() == ()
+    looks.history = SourceUnavailable("gone")
+    with pytest.raises(SourceUnavailable):  # and nothing is remembered: it is asked again
+        looks.look()
+
+
+def test_a_timeline_that_nobody_noted_is_not_followed_by_who_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Looks(monkeypatch, None).look() == ()
+    with pytest.raises(SourceChanged, match="timeline 2 is what was followed"):
+        Looks(monkeypatch, 2).look()
 
 
 def test_the_gate_is_one_statement() -> None:

@@ -20,7 +20,7 @@ from console.cli.main import cli
 from operations import recapture as place
 from operations.recapture import FILE, Recapture, begun, recapture
 from operations.run.source_watch import memory
-from operations.state.folder import register_of
+from operations.state.folder import pipeline_folder, register_of
 
 TEXT = """\
 version: 1
@@ -235,3 +235,35 @@ def test_what_was_begun_with_a_pipeline_that_is_dropped_does_not_go_on(
     told = CliRunner().invoke(cli, ["drop", str(world.file), "--topics", "--yes", *words])
     assert told.exit_code == 0, told.output
     assert (begun(world.pipeline) is not None) is stays
+
+
+OF_TABLES = ("shapes.json", "catalogue.json", "owed.json", "asked.json", "allowed.json", "cache/evolution.json")
+
+
+def known_of_tables(pipeline: Pipeline) -> list[str]:
+    """Which of the files are there that say what is known of the tables."""
+    return [name for name in OF_TABLES if (pipeline_folder(pipeline) / name).exists()]
+
+
+@pytest.mark.parametrize(
+    ("words", "stays"),
+    [
+        (("drop", "--topics"), False),
+        (("drop", "--topics", "--keep-sinks"), False),
+        (("recapture",), False),
+        (("drop",), True),  # topics that stay are read by it
+        (("drop", "--topics", "--sink", "cache"), True),
+    ],
+)
+def test_what_is_known_of_tables_goes_with_their_topics(
+    world: World, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], stays: bool
+) -> None:
+    """The next pipeline of that name was judged by the positions of a history that was left."""
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("connectors.drop.drop", lambda *_, **__: [])
+    monkeypatch.setattr("operations.generations.targets.drop_sink_state", lambda *_: None)
+    for name in OF_TABLES:
+        (pipeline_folder(world.pipeline) / name).write_text("{}")
+    told = CliRunner().invoke(cli, [words[0], str(world.file), "--yes", *words[1:]])
+    assert told.exit_code == 0, told.output
+    assert known_of_tables(world.pipeline) == (list(OF_TABLES) if stays else [])

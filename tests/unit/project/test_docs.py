@@ -17,10 +17,12 @@ from click.testing import CliRunner
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import load
+from cdc.pipeline.fields import NAME
 from cdc.pipeline.sinks import SINKS
 from connectors.database.grants import needed_rights
 from connectors.names import Names
 from console.cli.main import VERBS, cli
+from spark.disk.state import OWN
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("cdc", "connectors", "sinks", "spark", "truth", "operations", "console", "deploy", "examples")
@@ -298,3 +300,36 @@ def test_no_file_is_too_long_to_read() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in in_packages(".py")}
     assert len(lengths) > 50
     assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n >= MAX_LINES}
+
+
+# -- the state folder --------------------------------------------------------------------------------------------------
+
+# Names of files in the code that lie elsewhere: in `verify`'s own folder for its time.
+ELSEWHERE = {"sizes.json"}
+
+
+def state_tree() -> list[str]:
+    """The names of the tree in docs/operations.md, a path of one line each as it stands there."""
+    block = read("docs/operations.md").split("## The state folder")[1].split("```")[1]
+    return [name for line in block.strip().splitlines() for name in re.split(r"  +", line.strip())[0].split(", ")]
+
+
+def test_the_tree_of_the_state_folder_has_every_file_that_the_code_names() -> None:
+    """What is not in it nobody copies, or removes for nothing."""
+    said = " ".join(read("docs/operations.md").split("## The state folder")[1].split("```")[1].split())
+    named = {
+        name
+        for path in in_packages(".py")
+        if path.relative_to(ROOT).parts[0] in ("spark", "operations")
+        for name in re.findall(r'(?:= |/ |, |\()"([a-z_]+\.json)"', path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 40
+    assert sorted(name for name in named - ELSEWHERE if name not in said) == []
+
+
+def test_no_sink_view_or_webhook_can_have_the_name_of_what_lies_beside_its_own() -> None:
+    """A sink's folder lies in the pipeline's, a flow's in the generation's: each is called as its sink or view is."""
+    beside = {part for path in state_tree() for part in path.split("/") if part and "<" not in part}
+    # In folders where no user's names are, and those that a flow's folder makes room for.
+    ours = {"resumed", "history", "log", "checkpoint", "clocks", "state_dir", *OWN}
+    assert sorted(name for name in beside - ours if re.fullmatch(NAME, name)) == []

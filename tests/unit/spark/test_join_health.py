@@ -310,6 +310,75 @@ def test_fault_37_a_copy_of_before_a_loss_was_healed_is_refused(flow: Flow) -> N
         health.check(store, flow, IDENTITY)
 
 
+def _copied(flow: Flow, store: Restarting, *, to: int) -> None:
+    """The state folder as it was at batch 5, put back after the flow has come further."""
+    health.check(store, flow, IDENTITY)
+    commit(flow, *range(6))
+    health.note(store, flow)
+    copy = (flow.folder / "rowstore.json").read_text()
+    commit(flow, *range(6, to + 1))
+    health.note(store, flow)
+    (flow.folder / "rowstore.json").write_text(copy)
+    for folder in ("offsets", "commits"):
+        for number in range(6, to + 1):
+            (flow.checkpoint / folder / str(number)).unlink()
+
+
+def test_a_loss_after_an_older_state_folder_was_put_back_is_replayed(flow: Flow) -> None:
+    """The store said 20, and was believed: what it lost of the batches that were cut anew was never replayed."""
+    store = Restarting()
+    _copied(flow, store, to=20)
+    assert health.check(store, flow, IDENTITY) == 1  # a copy of the store of before says other batches
+    assert (store.batch, store.noted().epoch, committed_offsets(flow.checkpoint)[0]) == (5, 1, 5)
+    assert health.check(store, flow, IDENTITY) == 1
+    commit(flow, *range(6, 10))
+    health.note(store, flow)
+    assert store.batch == 9
+    store.goes_back(7)
+    store.run = "two"
+    assert health.check(store, flow, IDENTITY) == 2
+    assert committed_offsets(flow.checkpoint)[0] == 7
+
+
+def test_a_store_that_was_healed_since_an_older_copy_goes_on_with_a_newer_epoch(flow: Flow) -> None:
+    """With the copy's epoch new versions of documents would be less than those that are written."""
+    store = Restarting()
+    _copied(flow, store, to=20)
+    store.note(20, epoch=4)
+    assert health.check(store, flow, IDENTITY) == 5
+    assert (health.known(flow).epoch, health.known(flow).healed, store.batch) == (5, 5, 5)
+
+
+def test_a_mark_that_is_lowered_is_so_before_the_disk_says_it(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other way round a kill in between left a store that looks like a copy of before it was healed."""
+    store = Restarting()
+    _copied(flow, store, to=20)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(health, "write_atomic", killed)
+        with pytest.raises(KeyboardInterrupt):
+            health.check(store, flow, IDENTITY)
+    assert (store.batch, health.known(flow).epoch) == (5, 0)
+    assert health.check(store, flow, IDENTITY) == 1
+
+
+def test_a_note_of_a_server_that_went_down_is_taken_back_with_what_it_says(flow: Flow) -> None:
+    """It stood at 5 with batches 4 and 5 cut anew; the next look took it for a copy of before, and refused it."""
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, *range(4))
+    health.note(store, flow)
+    commit(flow, 4, 5)
+    store.note(5)  # and the disk was not told any more
+    store.run = "two"
+    for _ in range(2):
+        assert health.check(store, flow, IDENTITY) == 1
+        assert (store.batch, committed_offsets(flow.checkpoint)[0]) == (3, 3)
+
+
 def test_what_an_older_headwater_has_left_is_refused_by_name(flow: Flow) -> None:
     store = Kept("state_0_1", "first").row_store("search", "card")
     with pytest.raises(StateError, match="written by an older Headwater") as caught:

@@ -10,7 +10,7 @@ from cdc.errors import StateError
 from spark.disk.applied import applied_offsets, forget_applied
 from spark.disk.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
 from spark.disk.filling import FillState, save, write_live
-from spark.disk.state import Generation, Identity
+from spark.disk.state import OWN, Generation, Identity
 from spark.disk.status import FlowStatus
 
 IDENTITY = Identity("7123", 1, "shop", "headwater_shop", {"shop.public.orders": "AAA"}, "abc")
@@ -85,6 +85,26 @@ def test_an_unreadable_identity_is_refused(tmp_path: Path) -> None:
     (generation.folder / "identity.json").write_text("{")
     with pytest.raises(StateError, match="can't be read"):
         generation.bind(IDENTITY)
+
+
+@pytest.mark.parametrize("name", [*OWN, "main", "orders"])
+def test_a_flow_of_any_name_has_a_folder_beside_what_a_generation_keeps(tmp_path: Path, name: str) -> None:
+    """A warehouse's table called lock had the folder where the lease has its file, and was tried for ever."""
+    generation = Generation(tmp_path, "shop", "lake")
+    generation.lock()
+    generation.flow_folder(name).mkdir()
+    assert generation.flows() == [name]
+    assert (generation.flow_folder(name).name == name) == (name not in OWN)  # nobody's place in the log has moved
+    generation.unlock()
+
+
+def test_no_name_of_a_generation_s_own_file_is_left_that_a_view_may_have(tmp_path: Path) -> None:
+    generation = Generation(tmp_path, "shop", "lake")
+    generation.bind(IDENTITY)
+    generation.lock()
+    generation.note_views(["orders"])
+    generation.unlock()
+    assert {path.name for path in generation.folder.iterdir() if "." not in path.name} == set(OWN)
 
 
 def test_only_one_process_may_hold_a_generation(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ SEEN_SECONDS = 5.0
 QUIET_SECONDS = 60.0
 # Whoever waits holds a place here; more than this is a client that does not stop asking.
 MOST_WAITS = 10_000
+# The thread is waited for so long at the end. One that a server holds longer ends as the process does.
+END_SECONDS = 5.0
 # Between two looks at the topics' ends for who waits for what an earlier look could not tell of.
 AGAIN_SECONDS = 0.25
 _log = logging.getLogger(__name__)
@@ -89,11 +91,11 @@ class Waits:
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:
-        """End all waits, and the thread."""
+        """End all waits, and the thread; not what a silent server owes."""
         self._stop.set()
         self._news.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(END_SECONDS)
         self._close_own()
         for wait in self._open:
             self.give_up(wait)
@@ -203,8 +205,10 @@ class Waits:
 
     def _run(self) -> None:
         servers: _Servers | None = None
-        while not self._stop.is_set():
+        while True:
             self._news.clear()
+            if self._stop.is_set():  # looked at after that: whoever ends us says so first, and wakes us then
+                break
             with self._lock:
                 self._open = [one for one in self._open if not one.ended.done()]
                 waiting = list(self._open)

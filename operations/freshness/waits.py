@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from cdc.errors import HeadwaterError, TooManyWaits
@@ -24,6 +23,7 @@ from operations.freshness.marks import Marks
 from operations.freshness.note import NOTHING, FlowNote, SinkNote, read_sink_note
 from operations.freshness.place import Place, Reach, Seen, look_at
 from operations.freshness.refresh import Refresher
+from operations.freshness.sights import GOOD_SECONDS, Sights
 from operations.freshness.wait import Target, Wait, judge
 
 # Between two looks while somebody waits, or as long as a look takes if that is more; and while somebody has asked how
@@ -83,8 +83,7 @@ class Waits:
         self.marks = Marks()
         self._open: list[Wait] = []
         self._seen: Mapping[str, Seen] = {}
-        self._own: dict[str, Place] = {}  # of who asks while the thread does not look
-        self._own_lock = threading.RLock()
+        self._sights = Sights(pipeline)
         self._asked = self._busy = self._again = self._seen_at = float("-inf")
         self._lock = threading.Lock()
         self._news, self._stop = threading.Event(), threading.Event()
@@ -96,7 +95,7 @@ class Waits:
         self._news.set()
         if self._thread is not None:
             self._thread.join(END_SECONDS)
-        self._close_own()
+        self._sights.close()
         for wait in self._open:
             self.give_up(wait)
 
@@ -126,59 +125,54 @@ class Waits:
             wait.finish(wait.so_far())
         return wait.ended.result()
 
-    def as_of(self, sink: str, views: Collection[str] = (), *, urge: bool = True) -> tuple[float | None, Reach | None]:
+    def as_of(
+        self, sink: str, views: Collection[str] = (), *, urge: bool = True, within: float = GOOD_SECONDS
+    ) -> tuple[float | None, Reach | None]:
         """Up to which moment (epoch seconds) a sink's flows have applied all that was committed; None if not known yet.
 
-        The second is what the newest known moment says of the sink, for why it is not there. While `run` notes how old
-        it is, who does not urge reads that: nobody is asked, and the thread sleeps.
+        The second is what the newest known moment says of the sink, for why it is not there; None if not known yet.
+        While `run` notes how old it is, who does not urge reads that: nobody is asked, and the thread sleeps. Waits for
+        no server.
 
         Args:
             sink: its name.
             views: only these; all if empty.
             urge: touch the heartbeat row of a database at rest, which else seems some seconds old. Not for who asks
                 for ever.
+            within: what row stores have said is good for so many seconds.
         """
-        with self._sight(sink) as seen:
-            # What `run` has noted is as true as what is seen here, and known from the first question on.
-            note = read_sink_note(self.pipeline, sink) if seen.hold is None else None
-            told = NOTHING if note is None else note.of(seen.generations, views)
-            told = told.by(time.time() + NOTE_SECONDS)  # another machine's clock may be ahead by a little
-            if not urge and note is not None and _is_news(note, told, time.time()) and seen.well(views):
-                there = not told.behind and told.reason is None
-                return told.as_of, Reach(there, seen.generations, told.behind or 0, told.reason)
-            if urge:
-                self._asked = time.monotonic()
-            self._awake()
-            marks = self.marks
-            last = marks.last()
-            if last is None:
+        seen = self._sight(sink)
+        # What `run` has noted is as true as what is seen here, and known from the first question on.
+        note = read_sink_note(self.pipeline, sink) if seen.hold is None else None
+        told = NOTHING if note is None else note.of(seen.generations, views)
+        told = told.by(time.time() + NOTE_SECONDS)  # another machine's clock may be ahead by a little
+        if not urge and note is not None and _is_news(note, told, time.time()) and seen.well(views):
+            there = not told.behind and told.reason is None
+            return told.as_of, Reach(there, seen.generations, told.behind or 0, told.reason)
+        if urge:
+            self._asked = time.monotonic()
+        self._awake()
+        marks = self.marks
+        last = marks.last()
+        if last is None:
+            return told.as_of, None
+        if seen.open(views):
+            answered = self._sights.answered(sink, within)
+            if answered is None or answered.generations != seen.generations:  # of what readers see no more
                 return told.as_of, None
-            newest = marks.newest(lambda entry: seen.reach(entry, views).there)
-            # What is still to come was noted before the clock was put back.
-            by = time.time() + NOTE_SECONDS
-            known = [at for at in (told.as_of, newest) if at is not None and at <= by]
-            return max(known, default=None), seen.reach(last, views)
+            seen = answered
+        newest = marks.newest(lambda entry: seen.reach(entry, views).there)
+        # What is still to come was noted before the clock was put back.
+        by = time.time() + NOTE_SECONDS
+        known = [at for at in (told.as_of, newest) if at is not None and at <= by]
+        return max(known, default=None), seen.reach(last, views)
 
-    @contextmanager
-    def _sight(self, sink: str) -> Iterator[Seen]:
+    def _sight(self, sink: str) -> Seen:
         """A sink as the thread has just seen it; while it sleeps, or a server holds it up, from the state folder."""
         seen = self._seen.get(sink)
         if seen is not None and time.monotonic() - self._seen_at < SEEN_SECONDS:
-            yield seen
-            return
-        with self._own_lock:
-            place = self._own.get(sink) or self._own.setdefault(sink, Place(self.pipeline, sink))
-            try:
-                yield look_at({sink: place})[sink]
-            finally:
-                if self._stop.is_set():  # who asks after the end leaves nothing open either
-                    self._close_own()
-
-    def _close_own(self) -> None:
-        with self._own_lock:
-            for place in self._own.values():
-                place.close()
-            self._own.clear()
+            return seen
+        return self._sights.now(sink)
 
     def fresh(self, sinks: Sequence[str], views: Collection[str], seconds: float, *, search: bool) -> Wait:
         """Wait until what readers see is at most so many seconds old; arguments as ``Wait``.

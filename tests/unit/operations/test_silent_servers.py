@@ -1,11 +1,13 @@
-"""Who ends while a server says nothing does not stand still."""
+"""Who asks how fresh a sink is, and who ends, while a server says nothing: nobody else stands still."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,11 +16,128 @@ import pytest
 
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import poll
+from cdc.token import History
+from connectors.database.write_tokens import Standing
+from connectors.ledger import LedgerEntry
+from console.http.freshness import freshness
+from console.http.served import Served
+from operations import deferred
 from operations.freshness import refresh
 from operations.freshness import waits as of_waits
+from operations.freshness.log import Look
 from operations.freshness.refresh import Refresher
 from operations.freshness.waits import Waits
 from operations.state.folder import register_of
+from tests.support.metric_cases import pipeline as at_work
+
+HERE = History(0x69A5, 1, "3f2a91bc", "0badcafe", 57)
+
+
+class Store:
+    """A row store's server that says nothing for as long as a test likes."""
+
+    silent: threading.Event
+    asked: list[str]
+
+    def __init__(self, _settings: Any) -> None: ...
+
+    def waiting(self) -> int:
+        self.asked.append(threading.current_thread().name)
+        assert self.silent.wait(20.0)
+        return 3
+
+    def server(self) -> str:
+        return "A1"
+
+    def noted(self) -> Any:
+        return SimpleNamespace(identity="x")
+
+    def close(self) -> None:
+        self.asked.append("closed")
+
+
+@pytest.fixture
+def waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waits]:
+    """Of a joined view that has read all of the log, whose row store is silent."""
+    made = at_work(tmp_path, verified=False)
+    flow = register_of(made, "cache").generation().flow_folder("main")
+    (flow / "phase.json").write_text(json.dumps({"phase": "live"}))
+    (flow / "rowstore.json").write_text(json.dumps({"server": "A1"}))
+    (flow / "applied.json").write_text(json.dumps({"batch": 1, "offsets": {"t": {"0": 5}}}))
+    monkeypatch.setattr(Store, "silent", threading.Event(), raising=False)
+    monkeypatch.setattr(Store, "asked", [], raising=False)
+    monkeypatch.setattr(deferred, "RedisRowStore", Store)
+    monkeypatch.setattr(
+        deferred, "row_store_settings", lambda *_: {"url": "redis://r:1/0", "prefix": "n:", "name": "t"}
+    )
+    monkeypatch.setattr(deferred, "StoreSettings", lambda **_: None)
+    with closing(Waits(made, cast(Any, None))) as asked:
+        monkeypatch.setattr(asked, "_awake", lambda: None)  # its thread would ask Postgres
+        asked.marks.seen(Look(HERE, Standing({}, 100, 100), time.time() - 1))
+        asked.marks.confirm(LedgerEntry(100, {"t": {0: 5}}))
+        yield asked
+        Store.silent.set()
+
+
+def test_a_server_goes_on_while_who_asked_how_old_a_sink_is_waits_for_its_row_store(waits: Waits) -> None:
+    """All other answers of a server stood still for as long, `/healthz` too, and who watched it killed it."""
+    served = cast(Served, SimpleNamespace(pipeline=waits.pipeline, waits=waits))
+    held: list[float] = []
+
+    async def beside(until: float) -> None:
+        while time.monotonic() < until:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            held.append(time.monotonic() - before)
+
+    async def both() -> list[dict[str, Any]]:
+        clock = asyncio.create_task(beside(time.monotonic() + 3.0))
+        asked = await asyncio.gather(*(freshness("cache", served) for _ in range(5)))
+        Store.silent.set()
+        await asyncio.sleep(0.3)
+        told = await freshness("cache", served)
+        await clock
+        return [*asked, told]
+
+    *asked, told = asyncio.run(both())
+    assert max(held) < 1.0
+    assert {one["reason"] for one in asked} == {None} and {one["behind"] for one in asked} == {None}
+    assert told["reason"] == "3 documents of view main that a change has touched are still to be written"
+    assert Store.asked == ["row stores cache"], "once for all of them, and by nobody who asked"
+
+
+def test_the_thread_of_those_who_wait_asks_over_a_connection_of_its_own(waits: Waits) -> None:
+    """Two threads on one connection were told each other's answers."""
+    waits._seen, waits._seen_at = of_waits.look_at({"cache": of_waits.Place(waits.pipeline, "cache")}), time.monotonic()
+    assert waits._seen["cache"].open()
+    assert waits.as_of("cache")[1] is None
+    Store.silent.set()
+    found = poll(lambda: waits.as_of("cache")[1], lambda reach: reach is not None, 5.0, 0.02)
+    assert found is not None and not found.there and found.generations == (1,)
+    assert waits._seen["cache"].open(), "nobody but its thread asks for it"
+
+
+def test_what_a_row_store_said_is_not_told_of_another_generation(waits: Waits) -> None:
+    """After `rollback` readers see one that may be far behind."""
+    Store.silent.set()
+    assert poll(lambda: waits.as_of("cache")[1], lambda reach: reach is not None, 5.0, 0.02)
+    waits._sights._told["cache"].seen.__dict__["generations"] = (2,)
+    assert waits.as_of("cache")[1] is None
+
+
+def test_who_asks_at_the_end_leaves_no_connection_open(waits: Waits) -> None:
+    waits.as_of("cache")
+    assert poll(lambda: list(Store.asked), bool, 5.0, 0.01)
+    began = time.monotonic()
+    waits.close()
+    assert time.monotonic() - began < 1.0
+    Store.silent.set()
+    assert poll(lambda: list(Store.asked), lambda told: "closed" in told, 5.0, 0.01)
+    waits.as_of("cache")
+    assert Store.asked == ["row stores cache", "closed"]
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
 
 TEXT = """\
 version: 1

@@ -25,6 +25,7 @@ from operations import deferred
 from operations.freshness import refresh
 from operations.freshness import waits as of_waits
 from operations.freshness.log import Look
+from operations.freshness.place import Place, look_at
 from operations.freshness.refresh import Refresher
 from operations.freshness.waits import Waits
 from operations.state.folder import register_of
@@ -108,7 +109,7 @@ def test_a_server_goes_on_while_who_asked_how_old_a_sink_is_waits_for_its_row_st
 
 def test_the_thread_of_those_who_wait_asks_over_a_connection_of_its_own(waits: Waits) -> None:
     """Two threads on one connection were told each other's answers."""
-    waits._seen, waits._seen_at = of_waits.look_at({"cache": of_waits.Place(waits.pipeline, "cache")}), time.monotonic()
+    waits._seen, waits._seen_at = look_at({"cache": Place(waits.pipeline, "cache")}), time.monotonic()
     assert waits._seen["cache"].open()
     assert waits.as_of("cache")[1] is None
     Store.silent.set()
@@ -164,9 +165,12 @@ class Target:
 
     def open(self, config: Any) -> Any:
         name = config["name"]
-        return SimpleNamespace(
-            there=lambda _: self.asked.append(name) or self.answers.wait(20.0), close=lambda: self.closed.append(name)
-        )
+
+        def there(_target: str) -> bool:
+            self.asked.append(name)
+            return self.answers.wait(20.0)
+
+        return SimpleNamespace(there=there, close=lambda: self.closed.append(name))
 
 
 @pytest.fixture

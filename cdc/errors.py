@@ -271,7 +271,7 @@ class QueryTooLarge(HeadwaterError):
 
 
 class TooManyWaits(HeadwaterError):
-    """More wait for their writes than a server keeps."""
+    """More wait for their writes, or for what is built for each of them, than a server keeps."""
 
     code = "too-many-waits"
     transient = True

@@ -56,9 +56,10 @@ class Apart(Generic[T]):
         said, self._said = self._said, []
         return said
 
-    def ended(self) -> bool:
-        """Whether its result is there; waits for nothing."""
-        while self._outcome is None and self._receiver.poll():
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Whether its result is there; it is waited for no longer than this (seconds)."""
+        until = time.monotonic() + seconds
+        while self._outcome is None and self._receiver.poll(max(until - time.monotonic(), 0.0)):
             self._receive()
         return self._outcome is not None
 

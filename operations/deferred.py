@@ -16,6 +16,7 @@ from spark.disk.state import Generation
 
 # The row store is asked on the side; one that does not answer proves nothing.
 STORE_SECONDS = 2.0
+_UNREADABLE = "what is known of view {}'s row store can't be read: {}"
 
 
 class Deferred:
@@ -37,18 +38,29 @@ class Deferred:
 
     def why(self, generation: Generation, flow: str) -> str | None:
         """Why a flow has not written all that its offsets say; None if it has, or if it keeps no joined view."""
-        folder = generation.flow_folder(flow)
+        said, known = self.noted(generation, flow)
+        if known is None:
+            return said
         try:
-            if in_fill(folder):
-                return f"view {flow} is being filled"
-            if not is_live(folder):
-                return None
-            known = json.loads((folder / "rowstore.json").read_text())["server"]
             return self._ask(generation, flow, known)
         except HeadwaterError as error:
             return f"the row store does not tell what view {flow} has still to write: {error.what}"
         except (OSError, ValueError, KeyError) as error:
-            return f"what is known of view {flow}'s row store can't be read: {error}"
+            return _UNREADABLE.format(flow, error)
+
+    @staticmethod
+    def noted(generation: Generation, flow: str) -> tuple[str | None, str | None]:
+        """What the state folder alone says of it, and the server that is to be asked; None where that is all. In any
+        thread."""
+        folder = generation.flow_folder(flow)
+        try:
+            if in_fill(folder):
+                return f"view {flow} is being filled", None
+            if not is_live(folder):
+                return None, None
+            return None, str(json.loads((folder / "rowstore.json").read_text())["server"])
+        except (OSError, ValueError, KeyError) as error:
+            return _UNREADABLE.format(flow, error), None
 
     def _ask(self, generation: Generation, flow: str, known: str) -> str | None:
         store = self._store(generation, flow)

@@ -5,12 +5,15 @@ Each answers as the command line's ``--json``. What rows hold is told to who may
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
+from anyio import from_thread
 from fastapi import APIRouter, Depends, Query, Request
 
-from cdc.errors import Refused
+from cdc.errors import HeadwaterError, Refused, TooManyWaits
 from cdc.pipeline import Pipeline, load
 from console.http.reports import LONGEST_KEY, Asked, Written, with_digits
 from console.http.served import Served
@@ -26,6 +29,10 @@ from operations.state.verified import last_verified
 router = APIRouter()
 T = TypeVar("T")
 LONGEST = 500
+# So many may have a process, and a Spark, of their own at once, and for so long. Between two looks whether who asked is
+# still there.
+AT_ONCE, LONGEST_SECONDS, LOOK_SECONDS = 2, 600.0, 0.25
+_ROOM = threading.BoundedSemaphore(AT_ONCE)
 Name = Annotated[str | None, Query(max_length=LONGEST)]
 Names = Annotated[tuple[Annotated[str, Query(max_length=LONGEST)], ...], Query(description="May be repeated.")]
 Keys = Annotated[tuple[Annotated[str, Query(max_length=LONGEST_KEY)], ...], Query(description="May be repeated.")]
@@ -89,7 +96,7 @@ def explain(
 ) -> dict[str, Any]:
     """As `headwater explain --json`: why a document looks as it does."""
     named = sink, key, view
-    report = _apart(asked, explained, *named) if expected else explain_report(asked.pipeline, *named)
+    report = _apart(request, asked, explained, *named) if expected else explain_report(asked.pipeline, *named)
     return report if sees(request, values=values) else without_values(report)
 
 
@@ -107,7 +114,7 @@ def preview(
     """As `headwater preview --json`, or `preview --diff --json`; it is all values, so only for who may operate."""
     if request.state.role != "operate":
         raise Refused("a preview shows what rows hold: this token may not see that", fix="use one that may operate")
-    return Written(_apart(asked, previewed, view, (key, where, sample), sink, diff))
+    return Written(_apart(request, asked, previewed, view, (key, where, sample), sink, diff))
 
 
 @router.get("/v1/plan")
@@ -119,9 +126,23 @@ def planned(asked: Asked) -> dict[str, Any]:
 # -- what may start Spark: in a process of its own, which ends with it -------------------------------------------------
 
 
-def _apart(asked: Served, step: Callable[..., T], *arguments: Any) -> T:
-    with Apart(step, asked.file, *arguments) as process:
-        return process.result()
+def _apart(request: Request, asked: Served, step: Callable[..., T], *arguments: Any) -> T:
+    if not _ROOM.acquire(blocking=False):
+        what = f"{AT_ONCE} previews or explanations are being built at this server, each by a Spark of its own"
+        raise TooManyWaits(what, means="nothing was begun", fix="ask again when they have ended")
+    try:
+        with Apart(step, asked.file, *arguments) as process:
+            until = time.monotonic() + LONGEST_SECONDS
+            while not process.ended(LOOK_SECONDS):
+                if time.monotonic() > until:
+                    what = f"it was not built within {LONGEST_SECONDS / 60:.0f} minutes"
+                    raise HeadwaterError(what, fix="ask for fewer rows, or on the command line, which waits longer")
+                # Who asked may have asked again by then: what nobody reads any more keeps no place.
+                if request.app.state.leaving() or from_thread.run(request.is_disconnected):
+                    raise HeadwaterError("nobody waits for it any more")
+            return process.result()
+    finally:
+        _ROOM.release()
 
 
 def explained(say: Callable[[str], None], file: Any, sink: str, key: str, view: str | None) -> dict[str, Any]:

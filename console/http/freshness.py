@@ -13,6 +13,7 @@ from cdc.ages import at_least
 from cdc.token import MAX_CHARS, parse_token
 from console.http.reports import Asked
 from console.http.served import known_sinks, known_views
+from operations.freshness.sights import NEW_SECONDS
 from operations.freshness.wait import Wait
 
 # Who waits longer holds a connection that somebody between may have closed long ago.
@@ -73,11 +74,12 @@ async def freshness(
     known_sinks(asked.pipeline, [sink])
     known_views(asked.pipeline, [sink], views)
     until = time.monotonic() + FIRST_SECONDS
-    while True:  # who asks first begins the look
-        as_of, reach = asked.waits.as_of(sink, views)
-        if reach is not None or time.monotonic() > until:
-            break
+    as_of, reach = asked.waits.as_of(sink, views, within=NEW_SECONDS)
+    while reach is None and time.monotonic() < until:  # who asks first begins the look
         await asyncio.sleep(LOOK_SECONDS)
+        as_of, reach = asked.waits.as_of(sink, views, within=NEW_SECONDS)
+    if reach is None:  # a row store is silent: what it said last is better than nothing
+        as_of, reach = asked.waits.as_of(sink, views)
     return {
         "pipeline": asked.pipeline.name,
         "sink": sink,

@@ -7,9 +7,8 @@ held against as many ledger entries as there are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from cdc.errors import HeadwaterError
@@ -53,6 +52,35 @@ class Reach:
     stale: bool = False
 
 
+class Question:
+    """Why a flow has not written all that its offsets say: asked once for all who look at one moment.
+
+    Args:
+        deferred: asks; of the thread that calls this.
+        generation, flow: whom it is about.
+    """
+
+    def __init__(self, deferred: Deferred, generation: Generation, flow: str) -> None:
+        self._deferred, self._generation, self._flow = deferred, generation, flow
+        self._answers: list[str | None] = []
+
+    @property
+    def open(self) -> bool:
+        """Whether a row store is to be asked for it, which may take seconds. In any thread: asks none."""
+        if not self._answers:
+            said, server = self._deferred.noted(self._generation, self._flow)
+            if server is not None:
+                return True
+            self._answers.append(said)
+        return False
+
+    def __call__(self) -> str | None:
+        """Ask; waits for the row store."""
+        if not self._answers:
+            self._answers.append(self._deferred.why(self._generation, self._flow))
+        return self._answers[0]
+
+
 @dataclass(frozen=True)
 class FlowSeen:
     """One flow at the moment of the look.
@@ -62,14 +90,14 @@ class FlowSeen:
         error: its last one.
         topics: that it reads.
         applied: through which offsets.
-        deferred: asks, once, why it has not written all that its offsets say.
+        deferred: why it has not written all that its offsets say; None of one that is not at work.
     """
 
     state: str
     error: str | None
     topics: Collection[str]
     applied: Offsets
-    deferred: Callable[[], str | None]
+    deferred: Question | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +145,20 @@ class Seen:
         held = self.hold or self._not_begun(views)
         return held is None and all(flow.state in _AT_WORK for _, _, flow in self._of(views))
 
+    def open(self, views: Collection[str] = ()) -> bool:
+        """Whether ``reach`` may ask a row store, which may take seconds; ``views`` as there. In any thread."""
+        return any(question.open for question in self._questions(views))
+
+    def ask(self) -> None:
+        """Ask all row stores that are to be asked; of the thread that looked."""
+        for question in self._questions(()):
+            question()
+
+    def _questions(self, views: Collection[str]) -> Iterator[Question]:
+        if self.hold is None and not self._not_begun(views):
+            at_work = (flow.deferred for _, _, flow in self._of(views) if flow.state in _AT_WORK)
+            yield from (question for question in at_work if question is not None)
+
     def _not_begun(self, views: Collection[str]) -> str | None:
         """A generation without any flow has nothing, however little it may be behind: one of whole tables, which are
         known once it has begun."""
@@ -140,7 +182,7 @@ def _of(name: str, flow: FlowSeen, entry: LedgerEntry, ids: Mapping[str, str]) -
         if ids.get(topic) != entry.ids.get(topic):
             return 0, f"topic {topic} was made anew", False
     left = _part(entry, flow.topics).behind(flow.applied)
-    return (left, None, False) if left else (0, flow.deferred(), False)
+    return (left, None, False) if left or flow.deferred is None else (0, flow.deferred(), False)
 
 
 @dataclass(frozen=True)
@@ -262,14 +304,14 @@ class Place:
         for name in {*self._expected(generation), *generation.flows()}:
             status = FlowStatus.read(generation.flow_folder(name))
             if status is None:
-                found[name] = FlowSeen("not begun", None, (), {}, lambda: None)
+                found[name] = FlowSeen("not begun", None, (), {})
             elif status.state != "finished":  # a table that the sink keeps no more
                 found[name] = FlowSeen(
                     state_of(status, holder),
                     status.last_error,
                     status.topics,
                     applied_offsets(generation.flow_folder(name)),
-                    _once(partial(self._deferred.why, generation, name)),
+                    Question(self._deferred, generation, name),
                 )
         return found
 
@@ -296,18 +338,6 @@ class Place:
 def _ids(generation: Generation) -> Mapping[str, str]:
     known = generation.known()
     return {} if known is None else known.topic_ids
-
-
-def _once(ask: Callable[[], str | None]) -> Callable[[], str | None]:
-    """The same answer for all who ask of one look."""
-    answers: list[str | None] = []
-
-    def asked() -> str | None:
-        if not answers:
-            answers.append(ask())
-        return answers[0]
-
-    return asked
 
 
 def look_at(places: Mapping[str, Place]) -> dict[str, Seen]:

@@ -7,9 +7,10 @@ Elasticsearch's own ways are no help here: ``refresh=wait_for`` on a write waits
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from cdc.errors import HeadwaterError, SinkRefused
@@ -57,13 +58,14 @@ class Refresher:
         self.pipeline = pipeline
         self._targets: dict[_Key, _Refreshed] = {}
         self._opened: dict[_Key, tuple[Kept, tuple[str, ...], Target]] = {}
-        self._pool = ThreadPoolExecutor(WORKERS, "refresh")
+        self._closed = threading.Event()
 
     def close(self) -> None:
-        """Wait for what is under way, and let go."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        for _, _, opened in self._opened.values():
-            opened.close()
+        """Let go. What is under way is not waited for, a server may be silent for minutes: it lets go as it ends."""
+        self._closed.set()
+        for key, target in self._targets.items():
+            if target.running is None or target.running.done():
+                self._let_go(key)
 
     def ask(self, sink: str, generation: int, *, search: bool) -> int:
         """Want everything found that is written now: by a search, or by a look-up. Returns a number for ``done``."""
@@ -83,14 +85,31 @@ class Refresher:
 
     def step(self) -> None:
         """Begin what is wanted and due, take in what has ended."""
-        for key, target in self._targets.items():
+        running = 0
+        for target in self._targets.values():
             if target.running is not None and target.running.done():
                 _take_in(target)
+            running += target.running is not None
+        # Who began longest ago comes first: slow ones that are wanted again at once would leave no room for others.
+        for key, target in sorted(self._targets.items(), key=lambda one: one[1].at):
             refreshes = key[2] and isinstance(self.pipeline.sinks[key[0]], SearchSink)
             due = time.monotonic() - target.at >= (REFRESH_SECONDS if refreshes else LOOK_SECONDS)
-            if target.running is None and target.wanted > target.ended and due:
+            if target.running is None and target.wanted > target.ended and due and running < WORKERS:
                 target.begun, target.at = target.begun + 1, time.monotonic()
-                target.running = self._pool.submit(self._refresh, key)
+                future = Future[None]()
+                # Not of a pool: the end of the process would wait for those.
+                threading.Thread(target=self._run, args=(key, future), name="refresh", daemon=True).start()
+                target.running, running = future, running + 1
+
+    def _run(self, key: _Key, running: Future[None]) -> None:
+        try:
+            self._refresh(key)
+        except BaseException as error:  # also a defect: what is wanted there would wait for ever
+            running.set_exception(error)
+        else:
+            running.set_result(None)
+        if self._closed.is_set():
+            self._let_go(key)
 
     def _refresh(self, key: _Key) -> None:
         # One at a time of a key: so it is one thread at a time that uses what was opened for it.
@@ -111,12 +130,17 @@ class Refresher:
         sink, number, _ = key
         kept = kept_now(generation)
         if key in self._opened and self._opened[key][0] != kept:
-            self._opened.pop(key)[2].close()
+            self._let_go(key)
         if key not in self._opened:
             defined = as_defined(self.pipeline, generation)
             views = tuple(defined.sinks[sink].view_names or generation.views())
             self._opened[key] = kept, views, open_target(plain_config(defined, sink, number, views))
         return self._opened[key][1:]
+
+    def _let_go(self, key: _Key) -> None:
+        opened = self._opened.pop(key, None)  # by whoever comes first
+        if opened is not None:
+            opened[2].close()
 
 
 def _refuse_older(sink: RedisSink, beats: Mapping[str, int]) -> None:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from cdc.errors import HeadwaterError, TooManyWaits
@@ -24,6 +23,7 @@ from operations.freshness.marks import Marks
 from operations.freshness.note import NOTHING, FlowNote, SinkNote, read_sink_note
 from operations.freshness.place import Place, Reach, Seen, look_at
 from operations.freshness.refresh import Refresher
+from operations.freshness.sights import GOOD_SECONDS, Sights
 from operations.freshness.wait import Target, Wait, judge
 
 # Between two looks while somebody waits, or as long as a look takes if that is more; and while somebody has asked how
@@ -42,6 +42,8 @@ SEEN_SECONDS = 5.0
 QUIET_SECONDS = 60.0
 # Whoever waits holds a place here; more than this is a client that does not stop asking.
 MOST_WAITS = 10_000
+# The thread is waited for so long at the end. One that a server holds longer ends as the process does.
+END_SECONDS = 5.0
 # Between two looks at the topics' ends for who waits for what an earlier look could not tell of.
 AGAIN_SECONDS = 0.25
 _log = logging.getLogger(__name__)
@@ -81,20 +83,19 @@ class Waits:
         self.marks = Marks()
         self._open: list[Wait] = []
         self._seen: Mapping[str, Seen] = {}
-        self._own: dict[str, Place] = {}  # of who asks while the thread does not look
-        self._own_lock = threading.RLock()
+        self._sights = Sights(pipeline)
         self._asked = self._busy = self._again = self._seen_at = float("-inf")
         self._lock = threading.Lock()
         self._news, self._stop = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:
-        """End all waits, and the thread."""
+        """End all waits, and the thread; not what a silent server owes."""
         self._stop.set()
         self._news.set()
         if self._thread is not None:
-            self._thread.join()
-        self._close_own()
+            self._thread.join(END_SECONDS)
+        self._sights.close()
         for wait in self._open:
             self.give_up(wait)
 
@@ -124,59 +125,54 @@ class Waits:
             wait.finish(wait.so_far())
         return wait.ended.result()
 
-    def as_of(self, sink: str, views: Collection[str] = (), *, urge: bool = True) -> tuple[float | None, Reach | None]:
+    def as_of(
+        self, sink: str, views: Collection[str] = (), *, urge: bool = True, within: float = GOOD_SECONDS
+    ) -> tuple[float | None, Reach | None]:
         """Up to which moment (epoch seconds) a sink's flows have applied all that was committed; None if not known yet.
 
-        The second is what the newest known moment says of the sink, for why it is not there. While `run` notes how old
-        it is, who does not urge reads that: nobody is asked, and the thread sleeps.
+        The second is what the newest known moment says of the sink, for why it is not there; None if not known yet.
+        While `run` notes how old it is, who does not urge reads that: nobody is asked, and the thread sleeps. Waits for
+        no server.
 
         Args:
             sink: its name.
             views: only these; all if empty.
             urge: touch the heartbeat row of a database at rest, which else seems some seconds old. Not for who asks
                 for ever.
+            within: what row stores have said is good for so many seconds.
         """
-        with self._sight(sink) as seen:
-            # What `run` has noted is as true as what is seen here, and known from the first question on.
-            note = read_sink_note(self.pipeline, sink) if seen.hold is None else None
-            told = NOTHING if note is None else note.of(seen.generations, views)
-            told = told.by(time.time() + NOTE_SECONDS)  # another machine's clock may be ahead by a little
-            if not urge and note is not None and _is_news(note, told, time.time()) and seen.well(views):
-                there = not told.behind and told.reason is None
-                return told.as_of, Reach(there, seen.generations, told.behind or 0, told.reason)
-            if urge:
-                self._asked = time.monotonic()
-            self._awake()
-            marks = self.marks
-            last = marks.last()
-            if last is None:
+        seen = self._sight(sink)
+        # What `run` has noted is as true as what is seen here, and known from the first question on.
+        note = read_sink_note(self.pipeline, sink) if seen.hold is None else None
+        told = NOTHING if note is None else note.of(seen.generations, views)
+        told = told.by(time.time() + NOTE_SECONDS)  # another machine's clock may be ahead by a little
+        if not urge and note is not None and _is_news(note, told, time.time()) and seen.well(views):
+            there = not told.behind and told.reason is None
+            return told.as_of, Reach(there, seen.generations, told.behind or 0, told.reason)
+        if urge:
+            self._asked = time.monotonic()
+        self._awake()
+        marks = self.marks
+        last = marks.last()
+        if last is None:
+            return told.as_of, None
+        if seen.open(views):
+            answered = self._sights.answered(sink, within)
+            if answered is None or answered.generations != seen.generations:  # of what readers see no more
                 return told.as_of, None
-            newest = marks.newest(lambda entry: seen.reach(entry, views).there)
-            # What is still to come was noted before the clock was put back.
-            by = time.time() + NOTE_SECONDS
-            known = [at for at in (told.as_of, newest) if at is not None and at <= by]
-            return max(known, default=None), seen.reach(last, views)
+            seen = answered
+        newest = marks.newest(lambda entry: seen.reach(entry, views).there)
+        # What is still to come was noted before the clock was put back.
+        by = time.time() + NOTE_SECONDS
+        known = [at for at in (told.as_of, newest) if at is not None and at <= by]
+        return max(known, default=None), seen.reach(last, views)
 
-    @contextmanager
-    def _sight(self, sink: str) -> Iterator[Seen]:
+    def _sight(self, sink: str) -> Seen:
         """A sink as the thread has just seen it; while it sleeps, or a server holds it up, from the state folder."""
         seen = self._seen.get(sink)
         if seen is not None and time.monotonic() - self._seen_at < SEEN_SECONDS:
-            yield seen
-            return
-        with self._own_lock:
-            place = self._own.get(sink) or self._own.setdefault(sink, Place(self.pipeline, sink))
-            try:
-                yield look_at({sink: place})[sink]
-            finally:
-                if self._stop.is_set():  # who asks after the end leaves nothing open either
-                    self._close_own()
-
-    def _close_own(self) -> None:
-        with self._own_lock:
-            for place in self._own.values():
-                place.close()
-            self._own.clear()
+            return seen
+        return self._sights.now(sink)
 
     def fresh(self, sinks: Sequence[str], views: Collection[str], seconds: float, *, search: bool) -> Wait:
         """Wait until what readers see is at most so many seconds old; arguments as ``Wait``.
@@ -203,8 +199,10 @@ class Waits:
 
     def _run(self) -> None:
         servers: _Servers | None = None
-        while not self._stop.is_set():
+        while True:
             self._news.clear()
+            if self._stop.is_set():  # looked at after that: whoever ends us says so first, and wakes us then
+                break
             with self._lock:
                 self._open = [one for one in self._open if not one.ended.done()]
                 waiting = list(self._open)

@@ -16,7 +16,7 @@ from operations.push.cursor import Cursor, number_of
 from operations.push.follows import Follows, Placed
 from operations.push.source import TROUBLES, Place, Source
 from operations.push.walk import PAGE
-from sinks.redis.client import reason_of
+from sinks.redis.client import is_passing, reason_of
 from sinks.redis.read import NoChanges
 from sinks.redis.stream.tail import Standing
 
@@ -69,12 +69,16 @@ class Feed:
     Args:
         place: which view of which sink.
         wake: called from the thread when there is something new, or when the stream is another one.
+
+    Attributes:
+        away: the server has not answered, and nobody need find that out for himself.
     """
 
     def __init__(self, place: Place, wake: Callable[[], None]) -> None:
         self.source, self._wake = Source(place), wake
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._ring: Ring | None = None
+        self.away = False
         self._thread = threading.Thread(target=self._run, name=f"push {place.sink}/{place.view}", daemon=True)
 
     def start(self) -> None:
@@ -100,7 +104,7 @@ class Feed:
                 except NoChanges:
                     self._forget()
                 except TROUBLES as error:
-                    self._forget()
+                    self._forget(away=is_passing(error))
                     if reason_of(error) != said:
                         said = reason_of(error)
                         log.warning(
@@ -110,21 +114,23 @@ class Feed:
         finally:
             self.source.close()
 
-    def _forget(self) -> None:
-        """Whoever is connected asks Redis itself, and learns there why."""
+    def _forget(self, *, away: bool = False) -> None:
+        """Whoever is connected asks Redis itself, and learns there why; unless it does not answer."""
         with self._lock:
-            self._ring = None
+            self._ring, self.away = None, away
         self._wake()
 
     def _follow(self, tail: Follows) -> None:
         """Until the stream is another one."""
         standing = tail.standing()
         if standing.mark is None:
+            if self.away:
+                self._forget()
             self._stop.wait(PAUSE_SECONDS)
             return
         place = tail.newest(standing)
         with self._lock:
-            self._ring = ring = Ring(standing, place)
+            self._ring, self.away = (ring := Ring(standing, place)), False
         self._wake()  # who has read up to here meanwhile by himself
         while not self._stop.is_set():
             began = time.monotonic()

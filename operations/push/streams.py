@@ -7,6 +7,7 @@ import gc
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ SAID = 32
 # From so many on a full collection of garbage, which looks at every object of each, would be felt: half a second of
 # 5,000, in which nobody is told anything.
 CROWD = 500
+# Subscribers of one view that ask Redis at once: pages of changes that are not in the ring, and of documents.
+ASKING = 6
 # Where a view's changes are is read from files: not again for each of a thousand that come at once.
 PLACE_SECONDS = 2.0
 
@@ -46,6 +49,8 @@ class _Shared:
 
     feed: Feed
     readers: set[Subscriber] = field(default_factory=set)
+    # Who is not at the end asks Redis here: one that is silent holds up nobody but its own readers.
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(ASKING, "subscribers"))
     _next: dict[tuple[bytes, str, Sees], tuple[tuple[Told, ...], Cursor] | None] = field(default_factory=dict)
 
     def news(self) -> None:
@@ -53,6 +58,11 @@ class _Shared:
         self._next.clear()
         for reader in self.readers:
             reader.wake()
+
+    def close(self) -> None:
+        """End the feed, soon, and who still asks. Idempotent; from any thread."""
+        self.feed.close()
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
     def after(self, cursor: Cursor, sees: Sees) -> tuple[tuple[Told, ...], Cursor] | None:
         """What follows a cursor, and where one stands then: the same objects for all who ask for the same; None when
@@ -128,7 +138,7 @@ class Streams:
                 shared.readers.discard(subscriber)
                 if not shared.readers:
                     del self._shared[key]
-                    shared.feed.close()
+                    shared.close()
 
     def _wake(self, key: tuple[Any, ...]) -> None:
         if key in self._shared:
@@ -159,7 +169,7 @@ class Streams:
     def close(self) -> None:
         """End the feeds. Idempotent; from any thread."""
         for shared in list(self._shared.values()):
-            shared.feed.close()
+            shared.close()
 
 
 class Subscriber:
@@ -223,8 +233,10 @@ class Subscriber:
                 return await self._quiet()
             walk.passed(cursor)
             return shown or None
+        if walk.live and self._begun and feed.away:
+            return await self._quiet()  # the feed goes on asking, and wakes all when it is answered
         try:
-            found = await asyncio.to_thread(walk.step)
+            found = await asyncio.get_running_loop().run_in_executor(self._shared.pool, walk.step)
         except TROUBLES as error:
             if not self._begun or not (isinstance(error, Moving) or is_passing(error)):
                 raise told(error, feed.source.place) from error

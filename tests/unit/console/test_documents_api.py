@@ -110,7 +110,7 @@ def test_a_preview_has_every_digit(closed: World, monkeypatch: pytest.MonkeyPatc
         def report(self, *_: Any) -> dict[str, Any]:
             return {"documents": [exact(b'{"n":[1e400,12345678901234567890123]}')]}
 
-    def apart(_asked: Any, step: Any, *arguments: Any) -> Any:
+    def apart(_request: Any, _asked: Any, step: Any, *arguments: Any) -> Any:
         return pickle.loads(pickle.dumps(step(print, "", *arguments)))
 
     monkeypatch.setattr(previewer, "Previewer", Previews)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,9 +182,13 @@ def test_who_waits_for_an_age_is_not_answered_by_a_moment_that_is_still_to_come(
     monkeypatch.setattr(waits, "_awake", lambda: None)
     assert waits.fresh([], (), 10.0, search=True).lsn is None, "it waits for what is committed now"
     seen = SimpleNamespace(
-        hold=None, generations=[1], well=lambda _: True, reach=lambda *_: SimpleNamespace(there=True)
+        hold=None,
+        generations=[1],
+        well=lambda _: True,
+        open=lambda _: False,
+        reach=lambda *_: SimpleNamespace(there=True),
     )
-    monkeypatch.setattr(waits, "_sight", lambda _: nullcontext(seen))
+    monkeypatch.setattr(waits, "_sight", lambda _: seen)
     note = SinkNote(now + 3_600, now, {1: {"main": FlowNote(now + 3_600, 0, now)}})
     monkeypatch.setattr(of_waits, "read_sink_note", lambda *_: note)
     assert waits.as_of("s", urge=False)[0] is None

@@ -153,7 +153,7 @@ def test_a_server_asks_nobody_while_run_tells_how_old_it_is(
         made.append(sink)
         return Place(of, sink)
 
-    monkeypatch.setattr("operations.freshness.waits.Place", counted)
+    monkeypatch.setattr("operations.freshness.sights.Place", counted)
     with closing(Waits(pipeline, WriteLetters(pipeline))) as waits:
         noted(pipeline, ago=2.0, behind=5)
         as_of, reach = waits.as_of("cache", urge=False)

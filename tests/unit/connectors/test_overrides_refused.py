@@ -31,7 +31,13 @@ def test_what_lies_in_the_workers_own_settings_is_mended_there(
     monkeypatch.setattr(worker, "connector_config", lambda *_: {})
     monkeypatch.setattr(worker, "connector_name", lambda _: "headwater-shop")
     connect = SimpleNamespace(validate=lambda _: [complaint])
-    site: Any = SimpleNamespace(pipeline=None, catalogue=None, facts={}, connect=connect)
+    site: Any = SimpleNamespace(
+        pipeline=None,
+        catalogue=None,
+        facts={},
+        connect=connect,
+        db=SimpleNamespace(info=SimpleNamespace(server_version=170000)),
+    )
     [found] = worker._accepted(cast(Site, site), ())
     assert found.fix.startswith(("set ", "correct ")) and fix in found.fix and complaint in found.message
 

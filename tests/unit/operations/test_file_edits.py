@@ -294,7 +294,7 @@ def test_what_can_not_be_noted_keeps_nothing_from_being_told_and_is_noted_later(
         [taken, begun] = run.apply(files.text(column="title"))
         assert "is taken up" in taken and "its next generation is built" in begun
         assert run.watch.step() == [] and len(run.adopted) == 1
-        run.children[0].outcome = cast(Any, False)
+        run.children[0].finish(False)
         [line] = run.watch.step()
         assert "its next generation differs from Postgres and is not shown" in line
         [line] = run.apply(files.text(trigger=7))

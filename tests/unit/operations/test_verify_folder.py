@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_a_comparison_that_was_killed_leaves_nothing_after_the_next_not_even_of_
         return []
 
     def events(*_: Any, folder: Path | None = None, **__: Any) -> Iterator[Any]:
-        with history(ORDER_PRICES, read, folder):
+        with history(ORDER_PRICES, defaultdict(set), read, folder):
             yield from ()
 
     dying, rows = True, SimpleNamespace(qualified="s.t")

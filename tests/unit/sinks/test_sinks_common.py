@@ -23,9 +23,10 @@ from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.pipeline.sinks import SINKS
 from cdc.view import View
-from sinks import contract, elasticsearch, redis
+from sinks import contract, redis
 from sinks.configure import check_mapping, merged, plain_config, sink_config
 from sinks.contract import MAX_VERSION, UNVERSIONED, Item, Sink, size_fault, version_fault
+from sinks.elasticsearch import ElasticsearchSink as OpenedElasticsearch
 from sinks.elasticsearch.settings import INDEX_NAME, Target, read_settings
 from sinks.factory import open_sink
 from sinks.fields import MAX_TOKEN
@@ -60,7 +61,7 @@ def patience(clock: Clock, give_up: float | None, said: list[str] | None = None)
 
 @pytest.mark.parametrize(
     ("kind", "contract"),
-    [(elasticsearch.ElasticsearchSink, Sink), (redis.RedisSink, Sink), (IcebergTarget, contract.Target)],
+    [(OpenedElasticsearch, Sink), (redis.RedisSink, Sink), (IcebergTarget, contract.Target)],
     ids=lambda one: one.__name__,
 )
 def test_a_target_has_every_method_of_the_contract_with_the_same_arguments(kind: type, contract: type) -> None:

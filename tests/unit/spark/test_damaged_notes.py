@@ -18,7 +18,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from operations.run.refusals import opening
 from spark.disk.checkpoint import committed_offsets
-from spark.disk.filling import in_fill, is_live, load
+from spark.disk.filling import FillState, in_fill, is_live, load, save, write_live
 from spark.disk.state import Generation
 from spark.disk.status import FlowStatus
 from spark.flow import Flow, Reading
@@ -67,8 +67,8 @@ def test_a_damaged_note_of_a_flow_is_refused_by_name(
 def test_who_shows_how_far_a_flow_is_does_not_fall_over_a_damaged_note(tmp_path: Path, name: str) -> None:
     """`status` told of no sink at all."""
     flow = flow_in(tmp_path)
-    (flow.folder / "fill.json").write_text('{"ends": {"t": {"0": 7}}}')
-    (flow.folder / "phase.json").write_text('{"phase": "live"}')
+    save(flow.folder, FillState("r", "1", "t", True, begins={"t": {0: 0}}, ends={"t": {0: 7}}))
+    write_live(flow.folder)
     assert committed_offsets(flow.checkpoint) == (-1, {"t": {0: 7}})
     (flow.folder / name).write_text("")
     assert committed_offsets(flow.checkpoint) == (-1, {})

@@ -51,7 +51,9 @@ def replaced(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """What is written here replaces ``path`` in one step, once the block has ended without an error.
 
     Under a name that nobody else takes: threads of one process write the same file, and processes of two containers
-    have the same number.
+    have the same number. A file that was not there is on the disk before it has its name: after a loss of power one
+    that is written but once (that a fill of hours has ended, say) would be there with nothing in it. One that replaces
+    another is seen to by the file system, as a rule, and written again soon.
 
     Args:
         path: the file; its folder is made if it is not there.
@@ -67,6 +69,9 @@ def replaced(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         _sweep(path.parent)
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
             yield out
+            if not path.exists():
+                out.flush()
+                os.fsync(out.fileno())
         temporary.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):

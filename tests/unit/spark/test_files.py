@@ -119,3 +119,21 @@ def test_what_a_killed_writer_has_left_makes_no_flow_one_that_has_written(tmp_pa
     assert not generation.started
     (flow / "fill.json").write_text("{}")
     assert generation.started
+
+
+def test_what_is_written_but_once_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of power leaves a new file empty whose name came before its contents."""
+    path, kept = tmp_path / "phase.json", list[int]()
+    fsync = os.fsync
+
+    def seen(number: int) -> None:
+        fsync(number)
+        assert not path.exists()
+        kept.append(os.fstat(number).st_size)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    write_atomic(path, "live")
+    write_atomic(path, "again")
+    assert kept == [len("live")] and path.read_text() == "again"

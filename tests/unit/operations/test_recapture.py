@@ -230,6 +230,7 @@ def test_what_was_begun_with_a_pipeline_that_is_dropped_does_not_go_on(
     monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
     monkeypatch.setattr("connectors.drop.drop", lambda *_, **__: [])
     monkeypatch.setattr("operations.generations.targets.drop_sink_state", lambda *_: None)
+    monkeypatch.setattr("cdc.log.forgotten.forget_sinks", lambda *_: None)  # Kafka is nowhere, and would be waited for
     monkeypatch.setattr("operations.freshness.note.forget_source_note", lambda _: None)
     world.note(**CAPTURED)
     told = CliRunner().invoke(cli, ["drop", str(world.file), "--topics", "--yes", *words])
@@ -262,6 +263,7 @@ def test_what_is_known_of_tables_goes_with_their_topics(
     monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
     monkeypatch.setattr("connectors.drop.drop", lambda *_, **__: [])
     monkeypatch.setattr("operations.generations.targets.drop_sink_state", lambda *_: None)
+    monkeypatch.setattr("cdc.log.forgotten.forget_sinks", lambda *_: None)  # Kafka is nowhere, and would be waited for
     for name in OF_TABLES:
         (pipeline_folder(world.pipeline) / name).write_text("{}")
     told = CliRunner().invoke(cli, [words[0], str(world.file), "--yes", *words[1:]])

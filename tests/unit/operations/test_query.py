@@ -250,7 +250,7 @@ def test_a_query_is_bounded_in_rows_and_time(duck: Duck) -> None:
 
 def test_what_fails_behind_the_first_rows_is_told_as_in_front_of_them(duck: Duck) -> None:
     with pytest.raises(QueryRefused, match="Could not convert string 'x'"):
-        duck.run("SELECT (CASE WHEN range = 300000 THEN 'x' ELSE '1' END)::INT FROM range(400000)", 500_000, 30)
+        duck.run("SELECT (CASE WHEN range = 300000 THEN 'x' ELSE '1' END)::INT FROM range(400000)", 500_000, 300)
 
 
 def test_a_query_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ def ago(at: float, now: float) -> float:
         at: when (epoch seconds).
         now: epoch seconds.
     """
-    return math.inf if at - now > AHEAD_SECONDS else max(0.0, now - at)
+    return math.inf if at - now > AHEAD_SECONDS else at_least(at, now)
 
 
 def at_least(at: float, now: float) -> float:

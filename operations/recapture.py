@@ -34,7 +34,7 @@ from operations.generations.outdated import cost
 from operations.generations.retire import retire
 from operations.run.source_watch import forget, memory, remembered
 from operations.state.accepted import Text, hand_over, text_of
-from operations.state.folder import followed_timelines, numbered_state_dir, register_of, registers_of, state_dir
+from operations.state.folder import followed_timelines, numbered_state_dir, pipeline_folder, register_of, registers_of
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 
@@ -109,7 +109,7 @@ def forget_begun(pipeline: Pipeline) -> None:
 
 def forget_tables(pipeline: Pipeline) -> None:
     """Forget what was known of the tables: their topics are gone, which were read by it."""
-    folder = state_dir(pipeline) / pipeline.name
+    folder = pipeline_folder(pipeline)
     for path in [*(folder / name for name in TABLES), *folder.glob("*/evolution.json")]:
         path.unlink(missing_ok=True)
 
@@ -249,7 +249,7 @@ def _build(pipeline: Pipeline, taken: Text, sink: str, say: Say) -> bool:
 
 
 def _path(pipeline: Pipeline) -> Path:
-    return state_dir(pipeline) / pipeline.name / FILE
+    return pipeline_folder(pipeline) / FILE
 
 
 def _note(pipeline: Pipeline, at: Recapture) -> Recapture:

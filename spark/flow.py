@@ -41,9 +41,6 @@ from spark.reports import ReportingQuery
 from spark.traces import observed_traces
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
-# The flow of a sink's plain views.
-SHARED = SHARED_FLOW
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -172,7 +169,7 @@ def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, separate: bool
         separate: a flow for every view (the warehouse).
     """
     plain = [view for view in spec.views.values() if not _alone(view, separate=separate)]
-    groups = ([(SHARED, plain)] if plain else []) + [
+    groups = ([(SHARED_FLOW, plain)] if plain else []) + [
         (view.name, [view]) for view in spec.views.values() if _alone(view, separate=separate)
     ]
     return [Flow(name, _part(spec, views), reading, folder_of(folder, name)) for name, views in groups]
@@ -191,7 +188,7 @@ def flow_name(view: View, *, separate: bool) -> str:
         view: the view.
         separate: a flow for every view (the warehouse).
     """
-    return view.name if _alone(view, separate=separate) else SHARED
+    return view.name if _alone(view, separate=separate) else SHARED_FLOW
 
 
 def flow_of(pipeline: Pipeline, sink: str, view: str) -> str:
@@ -199,7 +196,7 @@ def flow_of(pipeline: Pipeline, sink: str, view: str) -> str:
     part = pipeline.sinks[sink]
     model = pipeline.views.get(view) if part.view_names else None
     own = model is not None and model.alone
-    return view if own or part.form == "columns" else SHARED
+    return view if own or part.form == "columns" else SHARED_FLOW
 
 
 def _alone(view: View, *, separate: bool) -> bool:

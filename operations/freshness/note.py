@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
+from cdc.pipeline.views import SHARED_FLOW
 from operations.freshness.source_words import SourceWords
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_somehow
 
 FILE = "frontier.json"
-# The flow of all plain views (spark/flow.py, whose import would bring Spark along to whoever only reads a note).
-SHARED = "main"
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class SinkNote:
         found = [
             one
             for number in numbers
-            for name, one in (self.generations.get(number) or {SHARED: NOTHING}).items()
-            if not views or name in views or name == SHARED
+            for name, one in (self.generations.get(number) or {SHARED_FLOW: NOTHING}).items()
+            if not views or name in views or name == SHARED_FLOW
         ] or [NOTHING]
         moments = [one.as_of for one in found if one.as_of is not None]
         waiting = [one.behind for one in found if one.behind is not None]

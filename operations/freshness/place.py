@@ -15,6 +15,7 @@ from cdc.errors import HeadwaterError
 from cdc.log.ends import Offsets
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
+from cdc.pipeline.views import SHARED_FLOW
 from connectors.ledger import LedgerEntry
 from operations.deferred import Deferred
 from operations.opened import named_tables
@@ -27,7 +28,7 @@ from spark.disk.filling import FILL
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 from spark.disk.status import FlowStatus, state_of
-from spark.flow import SHARED, flow_of
+from spark.flow import flow_of
 
 # Only of a flow at work is it known that what it has applied is of the topics, and in the target, that are there now.
 _AT_WORK = ("filling", "running")
@@ -168,7 +169,7 @@ class Seen:
     def _of(self, views: Collection[str]) -> Iterator[tuple[int, str, FlowSeen]]:
         for number in self.generations:
             for name, flow in self.flows[number].items():
-                if not views or name in views or name == SHARED:
+                if not views or name in views or name == SHARED_FLOW:
                     yield number, name, flow
 
 

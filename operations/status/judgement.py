@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from cdc.pipeline.views import SHARED_FLOW
 from cdc.wording import split
-from operations.freshness.note import SHARED
 from operations.freshness.source_words import SourceWords
 
 # The worst first: a sink is as its worst flow.
@@ -332,7 +332,7 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
 
 def _waiting(facts: FlowFacts) -> str:
     """Of one flow of several, whose sum is the sink's."""
-    return f"{facts.behind:,} records wait" + ("" if facts.flow == SHARED else f" for {facts.flow}")
+    return f"{facts.behind:,} records wait" + ("" if facts.flow == SHARED_FLOW else f" for {facts.flow}")
 
 
 def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # noqa: PLR0911 - one line a case

@@ -12,13 +12,14 @@ what happened in between is read and swept.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
+from cdc.saying import Say, to_nobody
 from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.actual import find_changes, find_gaps, observe
@@ -56,7 +57,6 @@ from connectors.topic_begins import Begins
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"
-Told = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Wish:
     sweep: bool = True
 
 
-def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -> list[str]:
+def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[str]:
     """Ask for tables to be read again; ``connectors.snapshot.wait_snapshot`` waits for them, and sweeps.
 
     Doing it again while it is under way, or was interrupted, goes on.

@@ -20,7 +20,6 @@ from typing import Any, Generic, TypeVar
 from cdc.errors import HeadwaterError
 
 T = TypeVar("T")
-Say = Callable[[str], None]
 # A process that was asked to end has a Spark session to close; one that does not listen is killed.
 END_SECONDS = 30.0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve.views import in_tables, resolve_view, resolve_views
+from cdc.saying import Say
 from cdc.stateful import StatefulView
 from cdc.view import View
 from cdc.waits import waiting_for
@@ -36,7 +37,6 @@ from spark.disk.files import write_atomic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Say = Callable[[str], None]
 Placed = tuple[Pipeline, View]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from cdc.saying import Say
+
 # Between two lines.
 LINE_SECONDS = 5.0
 
@@ -40,7 +42,7 @@ class Pace:
         clock: seconds; for tests.
     """
 
-    def __init__(self, say: Callable[[str], None], what: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, say: Say, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._say, self._what, self._clock = say, what, clock
         self._begun = clock()
         self._due = self._begun + LINE_SECONDS

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
+from cdc.saying import Say, to_nobody
 from connectors.actions import Action, counted
 from connectors.apply import plan_pipeline
 from connectors.captured import read_captured
@@ -84,7 +85,7 @@ class Plan:
         return {"pipeline": self.pipeline, **more, "evolving": list(self.evolving), "mending": dict(self.mending)}
 
 
-def plan(pipeline: Pipeline, migration: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Plan:
+def plan(pipeline: Pipeline, migration: Path | None = None, say: Say = to_nobody) -> Plan:
     """Look what would be done. Changes nothing.
 
     Args:

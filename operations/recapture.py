@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from cdc.ages import at_least
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
+from cdc.saying import Say
 from connectors.apply import apply
 from connectors.database.history import Moment, read_moment
 from connectors.drop import drop, plan_drop_pipeline
@@ -38,7 +38,6 @@ from operations.state.folder import followed_timelines, numbered_state_dir, pipe
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 
-Say = Callable[[str], None]
 FILE = "recapture.json"
 STEP_SECONDS = 0.5
 # What is known of the tables in the history that is left: its positions would be held against the next one's, and what

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from cdc.saying import Say
+
 # The first line comes after a moment, the others so long after each other.
 FIRST_SECONDS, SAY_SECONDS = 2.0, 5.0
 
@@ -18,7 +20,7 @@ class Lasting:
         clock: seconds, monotonic; replaced in unit tests.
     """
 
-    def __init__(self, seconds: float, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._say, self._clock = seconds, say, clock
         self._seen: object = self
         self._until, self._next = clock() + seconds, clock() + FIRST_SECONDS

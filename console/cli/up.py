@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark
+from cdc.saying import Say
 from console.cli.shared.local_options import chosen, only_option
 from spark.machine import startup
 
@@ -73,7 +73,7 @@ def command(only: str | None, more: str | None) -> None:
         click.echo(f"warning: {missing}", err=True)
 
 
-def prepare_spark(jars: Path, archive: Path, say: Callable[[str], None]) -> ConfigError | None:
+def prepare_spark(jars: Path, archive: Path, say: Say) -> ConfigError | None:
     """Make Spark's class archive, if there is a Java for Spark.
 
     Args:

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from cdc.errors import HeadwaterError, Refused, TooManyWaits
 from cdc.pipeline import Pipeline, load
+from cdc.saying import Say
 from console.http.reports import LONGEST_KEY, Asked, Written, with_digits
 from console.http.served import Served
 from operations.child_process import Apart
@@ -145,14 +146,12 @@ def _apart(request: Request, asked: Served, step: Callable[..., T], *arguments: 
         _ROOM.release()
 
 
-def explained(say: Callable[[str], None], file: Any, sink: str, key: str, view: str | None) -> dict[str, Any]:
+def explained(say: Say, file: Any, sink: str, key: str, view: str | None) -> dict[str, Any]:
     """The other process's part of ``explain``."""
     return explain_report(_loaded(file), sink, key, view, expected=True, progress=say)
 
 
-def previewed(
-    say: Callable[[str], None], file: Any, view: str, which: tuple[Any, ...], sink: str | None, diff: bool
-) -> bytes:
+def previewed(say: Say, file: Any, view: str, which: tuple[Any, ...], sink: str | None, diff: bool) -> bytes:
     """The other process's part of ``preview``, written: a number with more digits than a double is not pickled."""
     from operations.preview.asked import Asked as Rows
     from operations.preview.diff import diff_report

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from cdc.errors import ConfigError
+from cdc.saying import Say
 from console.http.app import make_app
 from console.http.guard import access
 from console.http.served import Pipelines
@@ -25,8 +26,6 @@ STOP_SECONDS = 5
 STALLED_SECONDS = 120
 # Open files that this process may have, if its limit allows so many.
 MOST_FILES = 65_536
-
-Say = Callable[[str], None]
 
 
 def serve(files: Sequence[Path], host: str, port: int, names: tuple[str, ...], say: Say) -> None:

@@ -12,6 +12,7 @@ import requests
 from ruamel.yaml import YAML
 
 from cdc.errors import StackError
+from cdc.saying import Say
 from deploy.compose.system import System
 from deploy.images.catalog import ROOT
 from deploy.images.docker import docker
@@ -21,7 +22,7 @@ READY_SECONDS = 240.0
 AWAY_SECONDS = 3.0
 
 
-def prove(system: System, arrives: Callable[[], None], say: Callable[[str], None]) -> dict[str, Any]:
+def prove(system: System, arrives: Callable[[], None], say: Say) -> dict[str, Any]:
     """Move the running system onto two Spark workers, kill one, then change its records to Avro.
 
     Args:

@@ -6,10 +6,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from cdc.errors import StackError
+from cdc.saying import Say, to_nobody
 from deploy.images.docker import has_image, program
 
 RELEASE = "bookworm"
@@ -19,7 +19,7 @@ SMALL = "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\npath-excl
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
-def ensure(progress: Callable[[str], None] = lambda line: None) -> str:
+def ensure(progress: Say = to_nobody) -> str:
     """Make the base unless it is there; returns its tag.
 
     It trusts the certificate authorities that this machine trusts: builds reach the package registries by the same way.

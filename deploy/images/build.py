@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from cdc.errors import StackError
+from cdc.saying import Say, to_nobody
 from deploy.images.catalog import ROOT, Image, select
 from deploy.images.context import write
 from deploy.images.docker import docker, program
 from deploy.local import artifacts
 
-Progress = Callable[[str], None]
 
-
-def build(names: Sequence[str], base: str, progress: Progress = lambda line: None) -> list[str]:
+def build(names: Sequence[str], base: str, progress: Say = to_nobody) -> list[str]:
     """Build images and what they stand on.
 
     Args:

@@ -7,11 +7,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cdc.errors import StackError
+from cdc.saying import Say, to_nobody
 from deploy.images.docker import program
 
 PACKAGES = ("docker.io", "debootstrap", "docker-compose", "iptables")
@@ -21,8 +22,6 @@ HOW = (
 )
 # A first start makes bridge and storage folders; on a loaded machine that takes some seconds.
 START_SECONDS = 60.0
-
-Progress = Callable[[str], None]
 
 
 class NoEngine(StackError):
@@ -37,7 +36,7 @@ def answers() -> bool:
 
 
 @contextmanager
-def engine(log: Path, progress: Progress = lambda line: None) -> Iterator[None]:
+def engine(log: Path, progress: Say = to_nobody) -> Iterator[None]:
     """An engine for the duration of a block: the running one, or one of ours that is ended afterwards.
 
     Args:
@@ -65,7 +64,7 @@ def engine(log: Path, progress: Progress = lambda line: None) -> Iterator[None]:
         daemon.wait(60)
 
 
-def _install(progress: Progress) -> None:
+def _install(progress: Say) -> None:
     if all(shutil.which(name) for name in ("dockerd", "docker", "debootstrap")):
         return
     apt = shutil.which("apt-get")

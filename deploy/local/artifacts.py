@@ -14,13 +14,14 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from cdc.errors import StackError
+from cdc.saying import Say, to_nobody
 from deploy.local import maven
 from deploy.local.account import blocked_at, unprivileged
 from deploy.local.maven import Coordinate
@@ -29,7 +30,6 @@ from deploy.local.unpack import unpack
 LIST = Path(__file__).with_name("artifacts.toml")
 # Where root's cache goes when root's home is closed to the user that Postgres and Elasticsearch run as.
 SYSTEM_CACHE = Path("/var/cache/headwater")
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def folder(unit: str) -> Path:
     return cache_dir() / f"{unit}-{digest[:12]}"
 
 
-def ensure(units: Sequence[str], progress: Progress | None = None) -> dict[str, Path]:
+def ensure(units: Sequence[str], progress: Say | None = None) -> dict[str, Path]:
     """Fetch, check and unpack what is missing, by one Maven run; return each unit's folder.
 
     Args:
@@ -85,7 +85,7 @@ def ensure(units: Sequence[str], progress: Progress | None = None) -> dict[str, 
         StackError: Maven is missing or failed (transient when it is the network), a digest differs, or the cache
             can't be written.
     """
-    say = progress or (lambda line: None)
+    say = progress or to_nobody
     if _missing(units):
         try:
             cache_dir().mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -109,13 +109,13 @@ def spark_folders() -> list[Path]:
     return [folder("spark"), *(one for one in [folder("spark-s3")] if one.is_dir())]
 
 
-def spark_jars(progress: Progress | None = None) -> list[Path]:
+def spark_jars(progress: Say | None = None) -> list[Path]:
     """The jars that Spark loads (Kafka source, Iceberg, JDBC drivers), fetched if they are missing."""
     return sorted(ensure(["spark"], progress)["spark"].glob("*.jar"))
 
 
 @contextmanager
-def _lock(path: Path, say: Progress) -> Iterator[int]:
+def _lock(path: Path, say: Say) -> Iterator[int]:
     with path.open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,7 +125,7 @@ def _lock(path: Path, say: Progress) -> Iterator[int]:
         yield stream.fileno()
 
 
-def _fetch(units: Sequence[str], say: Progress, lock: int) -> None:
+def _fetch(units: Sequence[str], say: Say, lock: int) -> None:
     files = [p for unit in units for p in pinned()[unit]]
     total = sum(p.size for p in files)
     say(f"fetching {', '.join(units)}: {len(files)} files, {total / 2**20:.0f} MiB, into {cache_dir()}")

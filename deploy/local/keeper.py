@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from cdc.errors import StackError
+from cdc.saying import Say, to_nobody
 from deploy.local import process
 from deploy.local.account import blocked_at
 from deploy.local.ports import describe, holder, is_free
@@ -54,7 +54,7 @@ class Keeper:
             adopted.save(self.pid_file)
         return adopted
 
-    def _end_strays(self, say: Callable[[str], None]) -> None:
+    def _end_strays(self, say: Say) -> None:
         """End what is left of a killed server or of a killed `up`: orphaned backends, a half-started server."""
         patience = self.service.stray_seconds
         deadline = time.monotonic() + patience + END_SECONDS
@@ -70,7 +70,7 @@ class Keeper:
                 pids = ", ".join(str(stray.pid) for stray in strays)
                 raise StackError(f"{self.service.name}: pid {pids}, left from an earlier start, can't be ended")
 
-    def up(self, units: dict[str, Path], say: Callable[[str], None], cancelled: threading.Event) -> float:
+    def up(self, units: dict[str, Path], say: Say, cancelled: threading.Event) -> float:
         """Make it healthy; returns the seconds that took, 0.0 if it was. ``cancelled`` ends the waiting.
 
         Raises:
@@ -151,7 +151,7 @@ class Keeper:
         server = self.find()
         if server is not None:
             self._stop(server)
-        self._end_strays(lambda line: None)
+        self._end_strays(to_nobody)
         self.pid_file.unlink(missing_ok=True)
         return server is not None
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+from cdc.saying import Say
 from deploy.local import artifacts
 from deploy.local.java import compiler
 from deploy.local.site import Site
 from deploy.spark import build
 
 
-def prepare(site: Site, say: Callable[[str], None]) -> Path | None:
+def prepare(site: Site, say: Say) -> Path | None:
     """Build the jar if it is not there, or of another source. That it can't be made is told, and no error.
 
     Args:

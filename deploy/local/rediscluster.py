@@ -15,6 +15,7 @@ from typing import Any
 import redis
 
 from cdc.errors import StackError
+from cdc.saying import to_nobody
 from deploy.local import artifacts
 from deploy.local.services.redis import RedisStore, program
 from deploy.local.site import HOST
@@ -73,7 +74,7 @@ class RedisCluster:
         return [int(self._ask(port, "DBSIZE")) for port in self.ports]
 
     def _start(self, number: int) -> None:
-        executable = program(artifacts.ensure(["redis"], lambda _line: None)["redis"])
+        executable = program(artifacts.ensure(["redis"], to_nobody)["redis"])
         folder = self.folder / f"node{number}"
         folder.mkdir(parents=True, exist_ok=True)
         port = free_port(65535 - BUS)

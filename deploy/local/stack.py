@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import psutil
 
 from cdc.ages import at_least
 from cdc.errors import StackError
+from cdc.saying import Say, to_nobody
 from deploy.local import artifacts, own_classes
 from deploy.local.endpoints import Endpoints
 from deploy.local.keeper import Keeper
@@ -24,8 +25,6 @@ from deploy.local.ports import describe, holder, is_free
 from deploy.local.services.base import Service
 from deploy.local.services.registry import DEFAULT, SERVICES, select
 from deploy.local.site import SYSTEM_DATA, Site
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class LocalStack:
         return Endpoints.of(self.site)
 
     def up(
-        self, only: Sequence[str] | None = None, progress: Progress | None = None, more: Sequence[str] = ()
+        self, only: Sequence[str] | None = None, progress: Say | None = None, more: Sequence[str] = ()
     ) -> dict[str, float]:
         """Start what isn't running and heal what is half dead; returns when every server is healthy.
 
@@ -81,7 +80,7 @@ class LocalStack:
         Raises:
             StackError: a server can't be fetched, started or reached; the others have been started none the less.
         """
-        say = progress or (lambda line: None)
+        say = progress or to_nobody
         services = select([*(DEFAULT if only is None else only), *more], with_needs=True)
         with self._lock(say):
             wanted = {unit for service in services for unit in service.units()} | ({"spark"} if only is None else set())
@@ -107,7 +106,7 @@ class LocalStack:
         service: Service,
         units: dict[str, Path],
         needed: list[Future[float]],
-        say: Progress,
+        say: Say,
         cancelled: threading.Event,
     ) -> float:
         if any(future.exception() is not None for future in needed):
@@ -119,13 +118,13 @@ class LocalStack:
         say(f"{service.name} is up" + (f" after {seconds:.1f} s" if seconds else " (was already)"))
         return seconds
 
-    def down(self, only: Sequence[str] | None = None, progress: Progress | None = None) -> list[str]:
+    def down(self, only: Sequence[str] | None = None, progress: Say | None = None) -> list[str]:
         """Stop what we started, dependents first; a server that isn't ours is left alone.
 
         Returns:
             Names of the servers that were stopped.
         """
-        say = progress or (lambda line: None)
+        say = progress or to_nobody
         services = select(only, with_needs=False)
         stopped: list[str] = []
 
@@ -147,7 +146,7 @@ class LocalStack:
     def wipe(self, only: Sequence[str] | None = None) -> None:
         """Delete the data of stopped servers for good; StackError if one of them runs."""
         services = select(only, with_needs=False)
-        with self._lock(lambda line: None):
+        with self._lock(to_nobody):
             for service in services:
                 if Keeper(service, self.site).find() is not None:
                     raise StackError(f"{service.name} is running: its data stay", fix="stop it first: headwater down")
@@ -195,7 +194,7 @@ class LocalStack:
         Keeper(chosen, self.site).kill(signal)
 
     @contextmanager
-    def _lock(self, say: Progress) -> Iterator[None]:
+    def _lock(self, say: Say) -> Iterator[None]:
         """One `up` or `down` at a time in one home."""
         with (self.site.folder("run") / "stack.lock").open("a") as stream:
             try:

@@ -28,6 +28,7 @@ from cdc.records.history import (
     cut_behind,
 )
 from cdc.records.position import format_lsn, unpack
+from cdc.saying import Say
 from cdc.token import differs, parse_token
 from connectors.database.history import read_moment
 from connectors.database.lost import read_lost
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-Say = Callable[[str], None]
 WAIT_SECONDS = 30.0
 # The log has of a transaction's id (xid8) the lower half alone.
 _IN_THE_LOG = 0xFFFFFFFF

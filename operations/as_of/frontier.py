@@ -20,6 +20,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.encoding import Encoding
 from cdc.records.history import after_of
 from cdc.records.position import format_lsn, unpack
+from cdc.saying import Say
 from connectors.database.write_tokens import beat
 from connectors.debezium import beat_topic
 from connectors.names import Names
@@ -72,9 +73,7 @@ class FrontierWatch:
         self._kafka, self._encoding = Kafka(pipeline), encoding_of(pipeline.source.reader())
         self._seen, self._whole = Seen(folder, self._topics, snapshot_lsn), whole
 
-    def wait(
-        self, enough: Callable[[Frontier], bool], wanted: str, seconds: float, say: Callable[[str], None]
-    ) -> Frontier:
+    def wait(self, enough: Callable[[Frontier], bool], wanted: str, seconds: float, say: Say) -> Frontier:
         """Wait until the frontier is far enough.
 
         Args:
@@ -109,7 +108,7 @@ class FrontierWatch:
             time.sleep(LOOK_SECONDS)
         return self._applied(found, wanted, until, say)
 
-    def _applied(self, found: Frontier, wanted: str, until: float, say: Callable[[str], None]) -> Frontier:
+    def _applied(self, found: Frontier, wanted: str, until: float, say: Say) -> Frontier:
         described = self._kafka.describe(self._topics)
         # Only now, after the heartbeat's record was seen: the other way round they would promise too much.
         # And of all that is written: another partition of the same transaction may still wait for its marker.

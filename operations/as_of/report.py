@@ -7,7 +7,8 @@ from typing import Any
 from cdc.pipeline import Pipeline
 from cdc.records.history import set_aside
 from cdc.records.position import format_lsn, unpack
-from operations.as_of.cut import Asked, Cut, Say, with_cut
+from cdc.saying import Say
+from operations.as_of.cut import Asked, Cut, with_cut
 from operations.as_of.naming import name_cut, refuse_named
 from operations.as_of.reading import statements
 from sinks.iceberg.history import own_columns

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from connectors.preflight import Answer, Check, Finding, Level
-from operations.gate import Say, tables_of, wrong_in_file, wrong_in_generations
+from operations.gate import tables_of, wrong_in_file, wrong_in_generations
 from operations.run.refusals import with_way_out
 from operations.state.folder import register_of
 

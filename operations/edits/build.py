@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from cdc.pipeline import loads
+from cdc.saying import Say
 from operations.state.accepted import Text
-
-Say = Callable[[str], None]
 
 
 def build(say: Say, taken: Text, sink: str, master: str | None) -> bool:

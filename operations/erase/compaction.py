@@ -14,8 +14,8 @@ from cdc.ages import at_least
 from cdc.errors import EraseUnfinished
 from cdc.log.client import Kafka
 from cdc.log.rolling import touch
+from cdc.saying import Say
 from operations.erase.note import Note, Settings
-from operations.erase.subject import Say
 
 TOPICS = "topics"
 # A broker learns of a setting a moment after it was accepted.

@@ -13,6 +13,7 @@ from typing import Any
 from cdc.errors import Behind, RowInSource
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from connectors.database.history import read_moment
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.postgres import connect
@@ -24,7 +25,7 @@ from operations.erase.log import InLog, row_in_log, still_there
 from operations.erase.note import Note
 from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
-from operations.erase.subject import Say, Subject
+from operations.erase.subject import Subject
 from operations.erase.tables import Held, tables_of
 from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_tags
 from operations.state.catalogue import source_catalogue

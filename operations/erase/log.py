@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from cdc.errors import KafkaUnavailable
 from cdc.log.client import PARTITION_EOF, Kafka
 from cdc.log.records import SILENCE_SECONDS, records
-from operations.erase.subject import Say, Subject
+from cdc.saying import Say
+from operations.erase.subject import Subject
 from operations.records.newest import Record
 
 # Between two lines about how far the reading is.

@@ -7,7 +7,6 @@ that is gone is not asked for its own), the person is told that the key must be 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import psycopg
@@ -17,6 +16,7 @@ from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError
 from cdc.keys import document_id, split_id
 from cdc.pipeline import Source
+from cdc.saying import Say
 from cdc.types.rules import type_key
 from connectors.postgres import Connection
 from truth.rows import snapshot
@@ -35,7 +35,7 @@ _FAR = re.compile(r"[+-]\d{4,}-\d\d-\d\d(T.*)?")
 _PART = "part"
 
 
-def spelled(source: Source, table: Table, key: str, say: Callable[[str], None]) -> str:
+def spelled(source: Source, table: Table, key: str, say: Say) -> str:
     """The key of a row as its table writes it.
 
     Args:

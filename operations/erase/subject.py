@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cdc.catalogue import Catalogue, Table
@@ -13,14 +12,13 @@ from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
 from cdc.resolve.versions import kept_versions
+from cdc.saying import Say
 from cdc.view import View
 from connectors.postgres import connect
 from operations.erase.spelling import spelled
 from operations.records.newest import Asked
 from operations.state.catalogue import captured_table, source_catalogue
 from truth.one_document import expected_document
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn, unpack
 from cdc.resolve.names import near
 from cdc.resolve.views import resolve_views
+from cdc.saying import Say, to_nobody
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 # Somebody waits at a terminal: a row store that does not answer is reported, not waited for.
 PATIENCE_SECONDS = 3.0
 
-Progress = Callable[[str], None]
-
 
 def explain_report(
     pipeline: Pipeline,
@@ -52,7 +51,7 @@ def explain_report(
     view_name: str | None = None,
     *,
     expected: bool = False,
-    progress: Progress = lambda line: None,
+    progress: Say = to_nobody,
 ) -> dict[str, Any]:
     """Explain one document.
 
@@ -168,7 +167,7 @@ def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
 
 
 @contextmanager
-def _session(pipeline: Pipeline, view: View, progress: Progress, *, wanted: bool) -> Iterator[SparkSession | None]:
+def _session(pipeline: Pipeline, view: View, progress: Say, *, wanted: bool) -> Iterator[SparkSession | None]:
     from truth.expected import needs_spark
 
     if not wanted or not needs_spark(view):

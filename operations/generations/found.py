@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.generations.targets import views_of_file
 from operations.state.folder import register_of
-from operations.state.pausing import Say
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target

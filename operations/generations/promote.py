@@ -9,10 +9,11 @@ from typing import Any
 from cdc.errors import Behind, HeadwaterError, SinkRefused, StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.generations.level import failed_flow, level
 from operations.generations.retire import retire
 from operations.state.folder import chosen_sinks, register_of
-from operations.state.pausing import Say, refuse_paused
+from operations.state.pausing import refuse_paused
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target

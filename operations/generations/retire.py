@@ -9,9 +9,10 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.generations.targets import drop_generation
 from operations.state.folder import register_of
-from operations.state.pausing import LET_GO_SECONDS, Say, refuse_paused
+from operations.state.pausing import LET_GO_SECONDS, refuse_paused
 from spark.disk.lease import STOP_IT
 from spark.disk.made_of import as_defined
 

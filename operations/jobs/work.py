@@ -14,6 +14,7 @@ from typing import Any
 
 from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline, load
+from cdc.saying import Say
 from operations.child_process import Apart
 from operations.generations.promote import candidate, promote, refuse_far_behind
 from operations.generations.retire import retire
@@ -22,7 +23,6 @@ from operations.losses.steps import rebuild
 from operations.state.letters import refuse_more_letters
 from operations.state.pausing import pause, refuse_paused, resume
 
-Say = Callable[[str], None]
 # Between two looks at a process of its own.
 LOOK_SECONDS = 0.3
 # As `verify --wait`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cdc.catalogue import Catalogue
@@ -16,8 +16,6 @@ from operations.letters.wanted import Wanted, table_of
 from operations.opened import Opened, peek
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import chosen_sinks, register_of
-
-Say = Callable[[str], None]
 
 
 @dataclass

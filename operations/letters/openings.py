@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
+from cdc.saying import Say, to_nobody
 from cdc.view import View
 from operations.opened import Opened, peek
 from operations.state.catalogue import source_catalogue
@@ -26,7 +27,7 @@ class Openings:
         say: told a line when something takes long.
     """
 
-    def __init__(self, pipeline: Pipeline, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, pipeline: Pipeline, say: Say = to_nobody) -> None:
         self.pipeline, self.say = pipeline, say
         self._catalogue: Catalogue | None = None
         self._builds: dict[tuple[str, int], Opened] = {}

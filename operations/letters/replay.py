@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
+from cdc.saying import Say, to_nobody
 from operations.letters.found import FoundLetters, find_letters
 from operations.letters.openings import Openings
 from operations.letters.wanted import Wanted
@@ -68,7 +69,7 @@ def replay_letters(
     wanted: Wanted,
     *,
     values: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = to_nobody,
 ) -> dict[str, Any]:
     """Write the keys of letters again, as they are now.
 
@@ -112,7 +113,7 @@ def _group(
     found: FoundLetters,
     group: tuple[str, int, str],
     letters: Mapping[bytes, Logged],
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     from operations.letters.rewrite import written_again
 

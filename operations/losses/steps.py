@@ -8,14 +8,12 @@ the process that does it.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-
-Say = Callable[[str], None]
+from cdc.saying import Say
 
 # Why a generation is made that nobody has asked for.
 LOST = "the sink had lost what was written"

@@ -6,7 +6,6 @@ No Kafka, no sink, and no Spark unless the view has Spark SQL. The file may say 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from cdc.errors import ConfigError, MayNotRead, SourceError
 from cdc.pipeline import Pipeline, Source
 from cdc.resolve.names import near
 from cdc.resolve.views import resolve_view, table_view
+from cdc.saying import Say
 from cdc.stateful import refuse_stateful
 from cdc.types import merge_fields
 from cdc.view import View
@@ -31,8 +31,6 @@ from truth.values import exact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from cdc.pipeline.outlets import Outlet, outlets
 from cdc.pipeline.push import Webhook
 from cdc.pipeline.queries import MatchPush
 from cdc.repeating import Repeating
+from cdc.saying import Say
 from operations.push.carrier import Destination
 from operations.push.delivery import Sending
 from operations.push.events import Changes
@@ -28,8 +29,6 @@ from operations.push.writing import topic_of
 LOOK_SECONDS = 1.0
 # `run` ends within two seconds, whatever a receiver does.
 STOP_SECONDS = 1.5
-
-Say = Callable[[str], None]
 
 
 def destination_of(pipeline: Pipeline, outlet: Outlet) -> Destination:

@@ -8,12 +8,12 @@ from pathlib import Path
 from cdc.errors import KafkaError, SinkUnavailable, StateError
 from cdc.log.ends import LogEnds, removed
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.generations.retire import retire
 from operations.opened import same_log
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import read_frozen
-from operations.state.pausing import Say
 from sinks.configure import plain_config
 from sinks.factory import open_target
 from spark.disk.checkpoint import committed_offsets

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state.pausing import Say
+from cdc.saying import Say
 
 # How long the new generation may stand still while verification waits for it; as long as it gets on, it is waited for.
 SETTLE_SECONDS = 60

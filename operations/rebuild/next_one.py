@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.generations.retire import retire
 from operations.opened import same_log
 from operations.rebuild.chosen import OTHER_LOG, Chosen
@@ -17,7 +18,6 @@ from operations.run.patience import Stop
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import read_frozen
-from operations.state.pausing import Say
 from operations.state.verified import last_verified, verified_generations
 from spark.disk.made_of import outdated
 

@@ -13,6 +13,7 @@ from typing import Any
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, ShapeUnknown, StateError
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.child_process import Apart
 from operations.generations.found import adopt
 from operations.generations.outdated import FILLED, read_filled
@@ -24,7 +25,7 @@ from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import chosen_sinks, register_of
-from operations.state.pausing import Say, refuse_paused
+from operations.state.pausing import refuse_paused
 from operations.status.caught_up import Goal
 from sinks.factory import open_sink
 from spark.disk.files import write_atomic

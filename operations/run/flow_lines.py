@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cdc.journal import Line
+from cdc.saying import Say
 from operations.pace import pace
 from operations.status.caught_up import Goal
 from spark.disk.status import FlowStatus
 from spark.running import Running
 
-Say = Callable[[str], None]
 LINE_SECONDS = 5.0
 
 

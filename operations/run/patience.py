@@ -16,6 +16,7 @@ from typing import TypeVar
 from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
+from cdc.saying import Say
 from operations.state.folder import chosen_sinks, register_of
 from spark.disk.files import disk_full
 from spark.disk.process import signature
@@ -60,7 +61,7 @@ class Stop(threading.Event):
 def patiently(
     attempt: Callable[[], T],
     stop: threading.Event,
-    say: Callable[[str], None],
+    say: Say,
     tell: Callable[[str | None], None] = lambda reason: None,
     until: float | None = None,
 ) -> T:

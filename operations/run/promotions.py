@@ -9,10 +9,10 @@ from typing import Any
 from cdc.errors import HeadwaterError
 from cdc.journal import Line, all_about, telling
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.child_process import Apart, Start, end_all
 from operations.generations.promote import LEVEL_SECONDS, promote
 from operations.state.folder import register_of
-from operations.state.pausing import Say
 
 # A process that has waited for so long beyond its time is dead.
 PAUSE_SECONDS = 15.0

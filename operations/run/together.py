@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 
 from cdc.errors import HeadwaterError
 from cdc.journal import Line, about
+from cdc.saying import Say
 from operations.run.patience import Asked
 
 # How often the main thread, the only one that signals reach, looks whether the others have ended.
 LOOK_SECONDS = 0.5
 
 
-def together(runs: Mapping[str, Callable[[], bool]], say: Callable[[str], None]) -> bool:
+def together(runs: Mapping[str, Callable[[], bool]], say: Say) -> bool:
     """Run pipelines side by side until each of them has ended.
 
     Args:

@@ -8,7 +8,7 @@ beside it, which readers see once it equals Postgres. docs/schema-changes.md, do
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views
+from cdc.saying import Say
 from cdc.shapes import Shape
 from cdc.wording import worded
 from connectors.postgres import connect
@@ -48,7 +49,7 @@ DOUBT_SECONDS = 0.5
 DOUBT_AGAIN = 30.0
 
 
-def catch_up(pipeline: Pipeline, only: Sequence[str], say: Callable[[str], None]) -> None:
+def catch_up(pipeline: Pipeline, only: Sequence[str], say: Say) -> None:
     """Decide what has happened to the tables while nobody ran; before any flow is opened.
 
     A source that does not answer is looked at later: flows go on with the tables as they were known.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from cdc.errors import HeadwaterError, SinkUnavailable, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
+from cdc.saying import Say
 from operations.state.evolution import Todo, forget_asked, read_asked, write_asked
 from operations.state.shapes import known_shapes, owe
 
 if TYPE_CHECKING:
     from spark.disk.register import Register
 
-Say = Callable[[str], None]
 # How often it is told how far reading again is.
 TELL_SECONDS = 2.0
 # A flow makes its target when it starts; one that waits for its server is asked again by who called.

@@ -13,7 +13,7 @@ import getpass
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,12 +23,11 @@ from cdc.ages import ago
 from cdc.errors import StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.state.folder import chosen_sinks, numbered_state_dir, register_of, state_dir
 from operations.state.history import history_folder, history_lease
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
-
-Say = Callable[[str], None]
 
 # How long whoever writes to the sink may take to let go: a task ends what it has begun, a merge its commit.
 LET_GO_SECONDS = 60.0

@@ -20,6 +20,7 @@ from typing import Any
 import requests
 
 from cdc.pipeline import Alert, Pipeline
+from cdc.saying import Say
 from operations.freshness.keeper import Keeper
 from operations.state.alarms import SOURCE, Told, forget_alarms, subject_of
 from operations.status.facts import judged_apart
@@ -35,8 +36,6 @@ REQUEST_SECONDS = 10.0
 AGAIN_SECONDS = 15.0
 KEPT = 100
 _log = logging.getLogger(__name__)
-
-Say = Callable[[str], None]
 
 
 @dataclass

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from cdc.errors import HeadwaterError
 from cdc.join.view import JoinedView
 from cdc.resolve.views import topics_of, view_tables
+from cdc.saying import Say, to_nobody
 from cdc.timed import MatchView
 from cdc.view import View
 from connectors.database.slot import read_slot
@@ -42,9 +43,7 @@ class Frontier:
         say: told a line now and then while it is waited for.
     """
 
-    def __init__(
-        self, opened: Opened, view: View, servers: Servers | None, say: Callable[[str], None] = lambda line: None
-    ) -> None:
+    def __init__(self, opened: Opened, view: View, servers: Servers | None, say: Say = to_nobody) -> None:
         self.say = say
         self._opened, self._view, self._servers = opened, view, servers
         self._joined = isinstance(view, JoinedView)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cdc.errors import StateError
-from operations.state.pausing import Say, refuse_paused
+from cdc.saying import Say
+from operations.state.pausing import refuse_paused
 from operations.status.caught_up import Goal
 from operations.supervise.parts import Parts
 from operations.supervise.wanted import Wanted

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cdc.errors import DiskFull
 from cdc.journal import after
+from cdc.saying import Say
 from operations.edits.file_watch import FileWatch
 from operations.letters.watch import LetterWatch
 from operations.losses.losses import Losses
@@ -21,7 +22,7 @@ from operations.schema.evolving import Evolving
 from operations.standing.sending import sending_of
 from operations.standing.watch import matching
 from operations.state.accepted import Text
-from operations.state.pausing import Say, paused_lines
+from operations.state.pausing import paused_lines
 from operations.supervise.wanted import Wanted
 from spark.running import Running
 

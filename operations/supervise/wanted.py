@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.run.patience import Stop, Waiting, patiently
-from operations.state.pausing import Say
 
 if TYPE_CHECKING:
     from operations.run.session import Sessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from cdc.gather import Gathering
 from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline, load
 from cdc.resolve.joins import NO_CONSTRAINT
+from cdc.saying import Say
 from cdc.scratch import scratch_folder
 from operations.explain.differences import ABSENT, differences
 from operations.testing.cases import Case, Expected, Result, Wrong
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from cdc.view import View
 
-Say = Callable[[str], None]
 NOTHING, SOMETHING = "no document", "a document"
 # In the place of a variable that is not set: views need neither addresses nor passwords.
 UNSET = "unset"

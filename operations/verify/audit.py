@@ -14,6 +14,7 @@ from typing import Any
 
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.saying import Say
 from operations.metrics.audit import Totals, metrics, views_of
 from operations.state.folder import state_dir
 from operations.verify.report import verified
@@ -25,7 +26,7 @@ class _Ended(Exception):
     """Somebody asked the audit to stop while it waited for a sink."""
 
 
-def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event, say: Callable[[str], None]) -> None:
+def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event, say: Say) -> None:
     """Verify until it is told to stop.
 
     Args:

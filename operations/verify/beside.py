@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from cdc.saying import Say
 from cdc.view import View
-from operations.child_process import Apart, Say
+from operations.child_process import Apart
 from operations.holding import holding
 from operations.opened import Opened
 from operations.verify.buckets import Side

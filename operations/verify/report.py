@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cdc.saying import Say, to_nobody
+
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
     from operations.verify.verifier import Asked
 
 
-Progress = Callable[[str], None]
-
-
 def verified(
     pipeline: Pipeline,
     asked: Asked,
-    progress: Progress = lambda line: None,
+    progress: Say = to_nobody,
     on_pause: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Compare the sinks; the shape of ``--json``.

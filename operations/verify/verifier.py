@@ -15,6 +15,7 @@ from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import view_tables
+from cdc.saying import Say, to_nobody
 from cdc.stateful import StatefulView
 from cdc.timed import TimedView
 from cdc.view import View
@@ -39,7 +40,6 @@ from truth.rows import rows_of, sampled_ids, snapshot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Progress = Callable[[str], None]
 
 # From so many rows on, what the sinks hold is read by a process of its own: it costs a second to start one.
 BESIDE_ROWS = 20_000
@@ -109,7 +109,7 @@ class Verifier:
         pipeline: Pipeline,
         catalogue: Catalogue,
         asked: Asked,
-        progress: Progress = lambda line: None,
+        progress: Say = to_nobody,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
         self.pipeline, self.catalogue, self.asked = pipeline, catalogue, asked

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -18,6 +18,7 @@ from elastic_transport import ConnectionTimeout, TransportError
 from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import EraseUnfinished
+from cdc.saying import Say
 from sinks.elasticsearch.client import connect, no_copy, translated
 from sinks.elasticsearch.settings import Settings, read_settings
 from sinks.elasticsearch.standing.searched import Searched
@@ -109,7 +110,7 @@ class Expunger:
             _flush(client, index)
             return _written(client, index)
 
-    def expunge(self, index: str, marks: Marks, say: Callable[[str], None], seconds: float) -> None:
+    def expunge(self, index: str, marks: Marks, say: Say, seconds: float) -> None:
         """Have every document that was deleted when ``marks`` were made leave the index's files.
 
         Args:

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from cdc.errors import EraseUnfinished, SinkUnavailable
+from cdc.saying import Say
 from sinks.lasting import Lasting
 from sinks.redis.client import ERRORS, connect, lacks_rights, reason_of
 from sinks.redis.settings import Settings
@@ -68,7 +69,7 @@ def files_of(settings: Settings) -> list[Files]:
     return _each(settings, _files)
 
 
-def write_anew(settings: Settings, say: Callable[[str], None], seconds: float) -> list[Files]:
+def write_anew(settings: Settings, say: Say, seconds: float) -> list[Files]:
     """Have every node write its files anew, from what it has in memory, and wait for it.
 
     Args:
@@ -155,7 +156,7 @@ def _busy(info: Info) -> bool:
     return any(int(info.get(name, 0)) for name in _BUSY)
 
 
-def _free(node: Any, name: str, say: Callable[[str], None], seconds: float) -> None:
+def _free(node: Any, name: str, say: Say, seconds: float) -> None:
     """One that is under way may have begun before the delete: it is waited for, and another begun."""
     lasting = Lasting(seconds, say)
     while _busy(info := node.info("persistence")):
@@ -180,7 +181,7 @@ def _words(info: Info) -> str:
     return f", {done:,} of {total:,} keys are written" if total else ""
 
 
-def _done(node: Any, name: str, say: Callable[[str], None], seconds: float, status: str) -> None:
+def _done(node: Any, name: str, say: Say, seconds: float, status: str) -> None:
     _free(node, name, say, seconds)
     if (said := node.info("persistence").get(status, "ok")) != "ok":
         raise EraseUnfinished(

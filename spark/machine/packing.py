@@ -14,13 +14,14 @@ import importlib.metadata
 import io
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cdc.errors import ConfigError
+from cdc.saying import Say, to_nobody
 from spark.machine.cluster import SHIPPED
 
 # Of installed packages: what no executor reads. Spark's jars alone are two thirds of everything.
@@ -92,7 +93,7 @@ def files() -> Iterator[tuple[str, Path]]:
                     yield f"lib/{name}", place
 
 
-def pack(target: Path, say: Callable[[str], None] = lambda line: None) -> int:
+def pack(target: Path, say: Say = to_nobody) -> int:
     """Write the archive; the same installation gives the same bytes.
 
     Args:

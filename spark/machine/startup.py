@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark, read
+from cdc.saying import Say, to_nobody
 from cdc.scratch import scratch_folder
 from spark.machine.class_archive import _QUIET
 
@@ -29,7 +30,7 @@ MOST_SECONDS = 300
 ROUND = 2
 
 
-def prepare(jars: Path, archive: Path, say: Callable[[str], None] = lambda line: None) -> bool:
+def prepare(jars: Path, archive: Path, say: Say = to_nobody) -> bool:
     """Make the archive if it is not there. That it can't be made is told, and no error: all works without it.
 
     Args:

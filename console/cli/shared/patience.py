@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cdc.saying import Say
 from cdc.waits import waited_for
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +32,7 @@ def patient(function: F) -> F:
 
 
 @contextmanager
-def saying_why(say: Callable[[str], None] | None = None, first: float = FIRST_SECONDS) -> Iterator[None]:
+def saying_why(say: Say | None = None, first: float = FIRST_SECONDS) -> Iterator[None]:
     """Say after ``first`` seconds inside the block what is waited for, and again from time to time.
 
     Args:
@@ -48,7 +49,7 @@ def saying_why(say: Callable[[str], None] | None = None, first: float = FIRST_SE
         speaker.join()
 
 
-def _speak(done: threading.Event, say: Callable[[str], None], first: float) -> None:
+def _speak(done: threading.Event, say: Say, first: float) -> None:
     began, pause = time.monotonic(), first
     while not done.wait(pause):
         pause, now = NEXT_SECONDS, time.monotonic()

@@ -35,6 +35,7 @@ class Book:
         standing: those that stand.
         covered: keys of letters that stand behind a tombstone that did not mean them, or an older version's letter.
         beyond: letters that were not remembered.
+        beyond_from: the offset of the first of them.
         unreadable: records that are no letter.
     """
 
@@ -42,6 +43,7 @@ class Book:
     standing: dict[bytes, Logged] = field(default_factory=dict)
     covered: set[bytes] = field(default_factory=set)
     beyond: int = 0
+    beyond_from: int | None = None
     unreadable: int = 0
 
     def take(self, key: bytes, value: bytes | None, at: int, through: int | None = None) -> None:
@@ -69,6 +71,7 @@ class Book:
             return
         if self.most is not None and len(self.standing) >= self.most and key not in self.standing:
             self.beyond += 1
+            self.beyond_from = at if self.beyond_from is None else self.beyond_from
             return
         size = letter.document_bytes if letter.document is None else letter.document_bytes or len(letter.document)
         # The newest comes last: what is oldest is looked at first.
@@ -95,6 +98,22 @@ class Book:
             self.covered.discard(key)
         else:
             self.covered.add(key)
+
+    def back(self) -> int | None:
+        """Be as before the first letter that was not remembered: what came since is to be taken once more.
+
+        Not from the topic's beginning: letters that were cleared lie there until compaction comes, and would take up
+        the room again before their tombstones give it back.
+
+        Returns:
+            the offset to go on from; None if all were remembered.
+        """
+        start = self.beyond_from
+        if start is not None:
+            self.standing = {key: logged for key, logged in self.standing.items() if logged.at < start}
+            self.covered &= self.standing.keys()
+            self.beyond, self.beyond_from = 0, None
+        return start
 
     def forget_before(self, at_ms: int) -> None:
         """Forget letters that are older: the topic has let them go as well."""

@@ -72,8 +72,13 @@ class LetterLog:
         return self.book
 
     def again(self) -> Book:
-        """Read all of it anew: letters that were not remembered may be by now."""
-        self.book, self._next, self._there = Book(self.book.most), OFFSET_BEGINNING, False
+        """Read on from the first letter that was not remembered: there may be room for it by now.
+
+        Raises:
+            KafkaError, KafkaUnavailable, NewerFormat: as ``follow``.
+        """
+        start = self.book.back()
+        self._next = self._next if start is None else start
         return self.follow()
 
     def clear(self, cleared: Mapping[bytes, int]) -> None:

@@ -41,6 +41,9 @@ def test_fault_40_a_zombie_is_fenced_off(scenario: Scenario, *, whole: bool) -> 
     assert "taken over" in log.read_text()[said:] or "was claimed" in log.read_text()[said:]
     scenario.assert_equal()
     assert scenario.runner is not None and scenario.runner.poll() is None
+    # What the old one has given back at its end was not its own any more.
+    second = subprocess.run(refused, env=scenario.environment(), capture_output=True, text=True, check=False)
+    assert second.returncode == 1 and "already run by process" in second.stderr
     scenario.execute("UPDATE customers SET name = name || '.'")
     scenario.assert_equal()
     assert not scenario.dead_letters()

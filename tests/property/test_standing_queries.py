@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -88,9 +89,19 @@ def ended(model: Model) -> Model:
 @example(seed=510)
 @given(seed=SEEDS)
 def test_what_is_told_adds_up_whatever_happens(seed: int) -> None:
-    model = Model()
-    for version, action in enumerate(actions(random.Random(seed), losses=True), 1):
-        do(model, action, version)
+    model, chance = Model(), random.Random(seed)
+    writers, versions = random.Random(seed + 1), itertools.count(1)
+
+    def write() -> None:
+        """Somebody writes while a page of documents is read."""
+        if writers.random() < 0.3:
+            key, n = writers.choice(KEYS), None if writers.random() < 0.25 else writers.choice(NUMBERS)
+            do(model, ("write", key, n), next(versions))
+
+    model.changes.meanwhile = write
+    for action in actions(chance, losses=True):
+        do(model, action, next(versions))
+    model.changes.meanwhile = lambda: None
     ended(model)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,8 @@ class Changes:
     first: int = 0  # what is before this place is gone
     newest_place: int = 0
     documents: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    # What others do before a page is read, and between its reading and its judging.
+    meanwhile: Callable[[], None] = lambda: None
 
     def write(self, key: str, version: int, n: int | None) -> None:
         after = None if n is None else orjson.dumps({"n": n})
@@ -80,8 +82,11 @@ class Changes:
         keys = sorted(self.documents)
         for start in range(0, len(keys), 2):
             self._same(standing)
+            self.meanwhile()
             there = [key for key in keys[start : start + 2] if key in self.documents]
-            yield self.newest(standing), [Held(key, *self.documents[key]) for key in there]
+            page = self.newest(standing), [Held(key, *self.documents[key]) for key in there]
+            self.meanwhile()
+            yield page
 
     def look(self, standing: Standing, keys: Sequence[str]) -> tuple[bytes, dict[str, Held]]:
         self._same(standing)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from cdc.log.client import Topic
 from cdc.records.change import Op
 from cdc.records.debezium_json import Decoder
 from cdc.records.encoding import JSON
+from connectors import ledger
 from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
 from connectors.connector import RunningConnector, plan_connector
@@ -314,6 +318,37 @@ def test_near_misses_prefer_the_same_name_elsewhere() -> None:
     names = ["public.flights", "audit.flight", "old.Flight", "public.planes"]
     assert near_misses("public.flight", names) == ["audit.flight", "old.Flight", "public.flights"]
     assert near_misses("x.nothing_like_it", ["public.planes"]) == []
+
+
+class Written:
+    """A log in which a transaction's marker is missing yet: a reader of what is committed sees less of it."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    def describe(self, topics: Sequence[str]) -> dict[str, Any]:
+        return {topic: SimpleNamespace(name=topic, partitions=1) for topic in topics}
+
+    def ends(self, counts: Mapping[str, int], *, written: bool = False) -> dict[str, dict[int, int]]:
+        self.asked.append("the log's ends")
+        return {topic: {0: 9 if written else 7} for topic in counts}
+
+
+def test_a_ledger_entry_is_of_all_that_is_written_and_the_slot_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends that were read before could lack what the slot has confirmed meanwhile; so could those of a reader."""
+    asked = list[str]()
+
+    def asked_slot(*_: object) -> Any:
+        asked.append("the slot")
+        return SimpleNamespace(confirmed_lsn=5)
+
+    monkeypatch.setattr(ledger, "unfinished", lambda _servers: set())
+    monkeypatch.setattr(ledger, "read_slot", asked_slot)
+    servers: Any = SimpleNamespace(
+        pipeline=SimpleNamespace(source=SimpleNamespace(slot="s")), source=None, kafka=Written(asked)
+    )
+    assert ledger.read_entry(servers, ["public.t"], ["t"]) == LedgerEntry(5, {"t": {0: 9}})
+    assert asked == ["the slot", "the log's ends"]
 
 
 def test_ledger_entry_is_covered_when_every_partition_is() -> None:

@@ -412,9 +412,13 @@ def test_a_silent_holder_is_taken_over_and_finds_out(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         lease.check()
     lease.release()
-    assert other.holder() is not None
+    holder = other.holder()
+    assert holder is not None and holder.pid == os.getpid() and other.busy(), "it is not the old one's to give back"
+    with pytest.raises(StateError, match="already"):
+        Lease(tmp_path, "sink a", expires=5).take()
     other.check()
     other.release()
+    assert not other.busy()
 
 
 def test_a_holder_on_another_machine_counts_as_alive_while_it_renews(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -426,6 +427,61 @@ def test_each_letter_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turns[0] == [b"a", b"b"] and b"c" in turns[1] and set().union(*turns) == set(mine)
     mine.pop(b"b")
     assert watch._turn(mine).keys() <= mine.keys()
+
+
+def test_letters_beyond_what_is_remembered_are_looked_at_once_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They would stand until `run` is started again, and `status` say that there are more."""
+    topic: list[tuple[bytes, bytes | None]] = [
+        (key.encode(), letter(key, at_ms=int(time.time() * 1000)).to_json()) for key in "abcdef"
+    ]
+
+    def read(_kafka: object, _topic: str, _partition: int, start: int) -> Any:
+        for at, (key, value) in list(enumerate(topic))[max(start, 0) :]:
+            yield SimpleNamespace(offset=lambda at=at: at, key=lambda key=key: key, value=lambda value=value: value)
+
+    monkeypatch.setattr("operations.letters.watch.MOST", 4)
+    monkeypatch.setattr("cdc.log.letter_log.Kafka", lambda _pipeline: SimpleNamespace(describe=lambda topics: topics))
+    monkeypatch.setattr("cdc.log.letter_log.records", read)
+    monkeypatch.setattr("cdc.log.letter_log._through", lambda _message: None)
+    watch, made = LetterWatch(cast(Any, None)), pipeline(tmp_path)
+    book = watch._follow(made).book
+    assert (sorted(book.standing), book.beyond) == ([b"a", b"b", b"c", b"d"], 2)
+    topic += [(b"a", None), (b"b", None)]
+    assert watch._follow(made).book.beyond == 2, "not for each that goes: much is read again"
+    topic += [(b"c", None)]
+    book = watch._follow(made).book
+    assert (sorted(book.standing), book.beyond) == ([b"d", b"e", b"f"], 0), "the cleared ones are not compacted yet"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(("letter", "letter", "tombstone")), st.integers(1, 9)),
+        max_size=40,
+    ),
+    st.integers(1, 4),
+)
+def test_a_book_that_goes_back_until_all_is_remembered_is_as_one_without_limits(
+    steps: list[tuple[str, str, int]], most: int
+) -> None:
+    topic = [(key.encode(), letter(key, version=n).to_json() if kind == "letter" else None) for key, kind, n in steps]
+
+    def read(book: Book, start: int) -> Book:
+        for at, (key, value) in list(enumerate(topic))[start:]:
+            book.take(key, value, at)
+        return book
+
+    whole, book = read(Book(), 0), read(Book(most), 0)
+    before = -1
+    while book.beyond and len(book) < most:
+        start = book.back()
+        assert start is not None and start > before, "each time it comes further"
+        before = start
+        read(book, start)
+    if not book.beyond:
+        assert {key: logged.at for key, logged in book} == {key: logged.at for key, logged in whole}
+        assert book.covered == whole.covered
 
 
 def test_a_letter_of_an_older_version_that_comes_late_does_not_take_the_newer_ones_place() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from cdc.errors import HeadwaterError, SinkUnavailable
+from cdc.join.view import JoinedView
+from cdc.timed import MatchView
 from cdc.view import View
 from connectors.ledger import LedgerEntry
 from operations.opened import Opened
@@ -72,6 +75,81 @@ def test_deferred_documents_are_waited_for_in_the_same_way(
 ) -> None:
     fans = [(3, 0), (0, NOBODY_KNOWS), *((0, left) for left in range(200, -1, -1))]
     assert waiting(monkeypatch, tmp_path, iter(fans)).wait(8, clock.now + 2.0)
+
+
+class Store:
+    """A row store that answers so, or not at all."""
+
+    answer: int | HeadwaterError = 0
+    closed = 0
+
+    def __init__(self, _settings: object) -> None:
+        pass
+
+    def waiting(self) -> int:
+        if isinstance(self.answer, HeadwaterError):
+            raise self.answer
+        return self.answer
+
+    def close(self) -> None:
+        Store.closed += 1
+
+
+def left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, applied: int, *, view: object = None, live: bool = True
+) -> tuple[int, int]:
+    """How far a flow is that has applied so many of ten records."""
+    plain = View.identity(table("t", "id", id="int4"))
+    opened: Any = SimpleNamespace(
+        generation=None, flow_folder=lambda _view: tmp_path, row_store=lambda _view, **_patience: None
+    )
+    made = Frontier(opened, cast(Any, plain if view is None else view), None)
+    monkeypatch.setattr(frontier, "committed_offsets", lambda _folder: (0, {"t": {0: applied}}))
+    monkeypatch.setattr(frontier, "is_live", lambda _folder: live)
+    monkeypatch.setattr(frontier, "RedisRowStore", Store)
+    return made._left(LedgerEntry(5, {"t": {0: 10}}))
+
+
+def test_a_joined_view_has_caught_up_when_no_document_of_it_waits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    joined = JoinedView.__new__(JoinedView)
+    assert left(monkeypatch, tmp_path, 7) == (3, 0)
+    assert left(monkeypatch, tmp_path, 10) == (0, 0)
+    answers: list[tuple[int | HeadwaterError, int]] = [(0, 0), (12, 12), (SinkUnavailable("it is away"), NOBODY_KNOWS)]
+    for answer, still in answers:
+        monkeypatch.setattr(Store, "answer", answer)
+        assert left(monkeypatch, tmp_path, 10, view=joined) == (0, still)
+    assert Store.closed == 3
+    monkeypatch.setattr(Store, "answer", 0)
+    assert left(monkeypatch, tmp_path, 7, view=joined) == (3, 0), "the log first"
+    assert left(monkeypatch, tmp_path, 10, view=joined, live=False) == (0, NOBODY_KNOWS), "it is being filled"
+
+
+@pytest.mark.parametrize(("watermark", "told"), [(7, 1), (9, 0), (10, 0)])
+def test_absence_that_nobody_has_told_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watermark: int, told: int
+) -> None:
+    alone = MatchView.__new__(MatchView)
+    object.__setattr__(alone, "keep", "alone")
+    monkeypatch.setattr(frontier, "Clocks", lambda _folder: SimpleNamespace(reached=lambda: (9_500, {})))
+    monkeypatch.setattr(frontier, "committed_watermark", lambda _folder: watermark)
+    assert left(monkeypatch, tmp_path, 10, view=alone) == (0, told)
+
+
+@pytest.mark.parametrize(("confirmed", "there"), [(7, False), (None, False), (8, True), (9, True)])
+def test_the_log_is_asked_only_once_the_slot_has_come_to_the_position(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, confirmed: int | None, *, there: bool
+) -> None:
+    pipeline: Any = SimpleNamespace(source=SimpleNamespace(slot="s"), sinks={"s": SimpleNamespace(form="document")})
+    view = View.identity(table("t", "id", id="int4"))
+    made = Frontier(
+        Opened(pipeline, Generation(tmp_path, "p", "s", 1), [view], 0), view, cast(Any, SimpleNamespace(source=None))
+    )
+    monkeypatch.setattr(frontier, "read_slot", lambda *_: SimpleNamespace(confirmed_lsn=confirmed))
+    monkeypatch.setattr(frontier, "topics_of", lambda *_: ["t"])
+    monkeypatch.setattr(frontier, "read_entry", lambda *_: LedgerEntry(9, {"t": {0: 10}}))
+    assert (made._entry(8) is not None) is there
 
 
 def test_how_far_an_entry_is() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cdc.records.position import pack
 from operations.holding import Holds
 from operations.verify import looks, settle
 from operations.verify.buckets import Keys
@@ -142,9 +143,11 @@ def test_rows_that_never_stand_still_are_not_waited_for(settled: Any) -> None:
     assert not world.passes
 
 
-def test_a_key_that_came_and_went_between_two_looks_is_not_called_wrong(settled: Any) -> None:
+@pytest.mark.parametrize("epoch", [0, 1, 7])
+def test_a_key_that_came_and_went_between_two_looks_is_not_called_wrong(settled: Any, epoch: int) -> None:
     """It is absent from both truths, and the sink, half a minute behind, still has it."""
-    world = World({"again": []}, {"again": 7, "ghost": 7, "forged": 7}, [True] * 3, {"again": 15, "forged": 1 << 40})
+    versions = {"again": pack(epoch, 15), "forged": pack(epoch, 1 << 40), "ghost": pack(epoch, 1)}
+    world = World({"again": []}, {"again": 7, "ghost": 7, "forged": 7}, [True] * 3, versions)
     result, certain = settled(world)
     assert sorted(result.extra) == ["forged", "ghost"] and result.moving == ["again"]
     assert (result.differences, certain) == (2, 2)

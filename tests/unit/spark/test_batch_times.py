@@ -76,6 +76,35 @@ def test_a_task_counts_its_repeats_and_its_time_in_the_sink(monkeypatch: pytest.
         assert 40_000 <= rows["v"]["sink_us"] < 2_000_000
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["its last write takes long", "its last write fails"])
+def test_a_row_is_waited_for_until_its_documents_are_written_and_its_letters_sent(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """The row store's mark of what is pending makes a repeat write it: once it is off, nobody does."""
+    order = list[str]()
+
+    class Sink:
+        def write(self, _view: str, items: list[Item]) -> list[Answer]:
+            threading.Event().wait(0.05)
+            if fails:
+                raise SinkUnavailable("it is away")
+            order.append("written")
+            return [Answer(Outcome.REJECTED, "no") for _ in items]
+
+    monkeypatch.setattr(write, "_sink", lambda _packed: Sink())
+    monkeypatch.setattr(write.deadletters, "send", lambda _where, letters: order.extend("letter" for _ in letters))
+    monkeypatch.setattr(write, "end_task", lambda _spec, _packed: order.append("done"))
+    entry = Entry("v", "1", 5, b"{}", "t", 0, 0, 0)
+    task = write.apply_decoded(FlowSpec("s", {}, {}, {}, {}, {}).pack(), iter([Decoded([entry], [], 1)]))
+    if fails:
+        with pytest.raises(SinkUnavailable):
+            list(task)
+        assert order == []
+    else:
+        assert len(list(task)) == 1
+        assert order == ["written", "letter", "done"]
+
+
 def test_giving_up_is_no_repeat() -> None:
     before = repeats()
     with pytest.raises(SinkUnavailable):

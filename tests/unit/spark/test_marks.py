@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.sql import Row
 
-from cdc.errors import ShapeUnknown
+from cdc.errors import KafkaUnavailable, ShapeUnknown
 from cdc.view import View
 from spark.reading import native, native_rows
 from spark.reading.native import NativeReader
@@ -176,7 +177,7 @@ class Lake:
         (folder / "metadata").write_text(json.dumps({"id": "q"}))
         spec = spec_of(of, self.registry)
         merger = Merger(MagicMock(), spec, folder, MagicMock(), MagicMock())
-        assert (merger._reader is None) == (of is ALONE)
+        assert (merger._reader is None) == (of is ALONE or of.needs_spark)
         if merger._reader is not None:
             reader = MagicMock(fingerprint=merger._reader.fingerprint)
             reader.read.return_value.agg.return_value.collect.return_value = [Row(records=2, odd=self.odd)]
@@ -225,6 +226,27 @@ def test_a_batch_that_was_cut_between_its_passes_goes_on_with_the_second_if_its_
     assert [(WHOLE in said, READER in said) for said in lake.commits] == [(False, True), (True, False)]
     assert lake.run(tmp_path, BEFORE) is None
     assert len(lake.decoded) == len(lake.commits) == 2
+
+
+def test_a_batch_is_not_committed_before_its_letters_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A commit says that the batch is whole: letters that came behind it were never sent by its repeat."""
+    lake, order = Lake(monkeypatch), list[str]()
+    away: list[Exception] = [KafkaUnavailable("no answer")]
+
+    def send(_merger: Merger, _source: Any) -> None:
+        if away:
+            raise away.pop()
+        order.append(f"letters after {len(lake.commits)} commits")
+
+    monkeypatch.setattr(Merger, "_send_letters", send)
+    monkeypatch.setattr(Counts, "of", lambda _found: Counts())
+    monkeypatch.setattr(merge, "with_expressions", lambda *_: MagicMock())
+    computed = replace(ALONE, fields={"twice": "v || v"})
+    with pytest.raises(KafkaUnavailable):
+        lake.run(tmp_path, computed)
+    assert lake.commits == []
+    lake.run(tmp_path, computed)
+    assert order == ["letters after 0 commits"] and [WHOLE in said for said in lake.commits] == [True]
 
 
 @pytest.mark.parametrize("after", [BEFORE, AFTER], ids=["the same reader", "another reader"])

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from cdc.errors import BeyondFrontier
+from operations.as_of import frontier as module
+from operations.as_of.frontier import FrontierWatch
 from operations.as_of.seen import APART_US, KEPT, Frontier, Seen
 
 SNAPSHOT = 7
@@ -62,3 +70,28 @@ def test_a_file_that_is_no_file_of_ours_is_none(tmp_path: Path) -> None:
         assert seen(tmp_path).find(lambda _: True, ends(9)) is None
         seen(tmp_path).note(frontier(1), ends(1))
         assert seen(tmp_path).find(lambda _: True, ends(1)) == frontier(1)
+
+
+class Log:
+    """One in which the marker of a transaction is missing yet: who reads what is committed sees less of it."""
+
+    def describe(self, topics: Sequence[str]) -> dict[str, Any]:
+        return {topic: SimpleNamespace(name=topic, partitions=1) for topic in topics}
+
+    def ends(self, counts: Mapping[str, int], *, written: bool = False) -> dict[str, dict[int, int]]:
+        return {topic: {0: 9 if written else 7} for topic in counts}
+
+
+def test_a_cut_waits_for_all_that_is_written_and_not_for_what_a_reader_sees(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another partition of the same transaction may wait for its marker: the cut would tear it."""
+    watch = FrontierWatch.__new__(FrontierWatch)
+    watch._kafka, watch._topics, watch._folder, watch._whole = cast(Any, Log()), ["t"], tmp_path, False
+    for applied, whole in ((7, False), (9, True)):
+        monkeypatch.setattr(module, "applied_offsets", lambda _folder, applied=applied: {"t": {0: applied}})
+        if whole:
+            assert watch._applied(frontier(1), "it", 0.0, print) == frontier(1)
+        else:
+            with pytest.raises(BeyondFrontier):
+                watch._applied(frontier(1), "it", 0.0, print)

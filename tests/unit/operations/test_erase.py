@@ -242,6 +242,24 @@ def test_what_is_left_of_what_was_found() -> None:
     assert Place("backup", "b", found=3).empty, "it is not ours to empty"
 
 
+def test_readers_are_waited_for_up_to_all_that_is_written(tmp_path: Path) -> None:
+    """What a reader of committed records sees ends earlier while a transaction's marker is missing."""
+    one, asked = subject(tmp_path), list[bool]()
+
+    def ends(counts: dict[str, int], *, written: bool = False) -> dict[str, dict[int, int]]:
+        asked.append(written)
+        return {topic: dict.fromkeys(range(partitions), 9) for topic, partitions in counts.items()}
+
+    eraser = Eraser(one, Options())
+    topics = {one.topic: SimpleNamespace(name=one.topic, partitions=2)}
+    eraser._kafka = cast(
+        Any, SimpleNamespace(describe=lambda names: {n: topics[n] for n in names if n in topics}, ends=ends)
+    )
+    assert eraser._ends() == {one.topic: {0: 9, 1: 9}} and asked == [True]
+    topics.clear()
+    assert eraser._ends() == {one.topic: {}}
+
+
 def test_a_certificate_does_not_name_the_key_unless_it_is_asked_to(tmp_path: Path) -> None:
     one = subject(tmp_path)
     places = [Place("topic", "t", found=1, left=0, hidden_left=0)]

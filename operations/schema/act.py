@@ -22,6 +22,7 @@ from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
 from operations.schema.mapped import note_mapped, read_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
+from operations.schema.undone import go_on, undone_tables
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
 from operations.state.frozen import freeze, known_to, read_frozen, thaw
@@ -196,6 +197,7 @@ def act(
     for table in come if pipeline.policy.schema_ == "evolve" else ():
         out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True, new=True))
         out.said.append(f"table {table} is new, and captured from now on")
+    _taken_back(pipeline, sink, catalogue, out, undone_tables(evolution, shapes, broken))
     if not changed:
         return out
     found = list(cases(pipeline, sink, catalogue, changed))
@@ -206,6 +208,18 @@ def act(
             continue
         _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
     return out
+
+
+def _taken_back(
+    pipeline: Pipeline, sink: str, catalogue: Catalogue, out: Acted, undone: Mapping[str, tuple[Shape, Shape]]
+) -> None:
+    """What stood for a change that is none any more starts again: nobody has anything left to let through."""
+    found = list(cases(pipeline, sink, catalogue, undone)) if undone else []
+    for table in undone:
+        mine = [(generation, case) for generation, case in found if case.table == table]
+        out.evolution = go_on(out.evolution, table, mine)
+        out.retake |= {*_halted(mine)}
+        out.said.append(f"table {table} is what it was again: what waited for `headwater apply` goes on")
 
 
 def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: Catalogue, table: str) -> bool:

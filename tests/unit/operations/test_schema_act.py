@@ -310,6 +310,72 @@ def test_pause_waits_for_apply_and_then_does_the_same(tmp_path: Path) -> None:
     assert not after.evolution.todo["public.orders"].waits
 
 
+RENAMED = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, name="moment"))), since=9)
+RETYPED = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, type_name="text", base_type="text"))))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "after-apply"])
+@pytest.mark.parametrize(
+    ("policy", "altered"),
+    [("pause", MORE), ("pause", RENAMED), ("pause", RETYPED), ("ignore", RENAMED), ("ignore", RETYPED)],
+)
+def test_what_waits_for_apply_goes_on_when_the_change_is_undone(
+    tmp_path: Path, policy: str, altered: Shape, again: bool
+) -> None:
+    """It stood for good: `apply`, which was advised, found nothing to let through, and so did each start."""
+    pipeline = make(tmp_path, policy)
+    out = done(pipeline, {**BEFORE, "public.orders": altered})
+    assert out.evolution.todo["public.orders"].waits
+    back = {**BEFORE, "public.orders": replace(ORDERS, since=20)}
+    let = replace(out.evolution, allowed=back if again else {})
+    after = done(pipeline, back, let)
+    assert (dict(after.evolution.todo), after.retake) == ({}, {("search", 1)})
+    assert "is what it was again" in after.said[0] and done(pipeline, back, after.evolution).said == []
+
+
+def test_a_view_that_was_refused_while_it_waited_goes_on_too(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "pause")
+    generation = register_of(pipeline, "search").generation(1)
+    less = {**BEFORE, "public.customers": replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))}
+    busy = Todo(("x",), 1.0, read="")
+    out = done(pipeline, less, Evolution(BEFORE, {"public.customers": busy}))
+    assert read_frozen(generation).refused and out.evolution.todo["public.customers"].waits
+    after = done(pipeline, BEFORE, out.evolution)
+    assert read_frozen(generation) == Frozen() and after.retake == {("search", 1)}
+    left = after.evolution.todo["public.customers"]
+    assert (left.read, left.waits, left.rebuild) == ("", False, False)  # what was under way before is still done
+
+
+def test_what_was_ignored_before_stays_ignored_when_a_later_change_is_undone(tmp_path: Path) -> None:
+    head, rest = TEXT.split("views:\n")
+    text = head + "views:\n" + rest.replace("order: {root: orders}", 'order: {root: orders, where: "at > 0"}')
+    pipeline = make(tmp_path, "ignore", text)
+    generation = register_of(pipeline, "search").generation(1)
+    first = done(pipeline, {**BEFORE, "public.orders": MORE})
+    assert not read_frozen(generation).refused
+    renamed = replace(MORE, table=replace(MORE.table, columns=(ID, replace(AT, name="moment"), NOTE)), since=20)
+    second = done(pipeline, {**BEFORE, "public.orders": renamed}, first.evolution)
+    assert second.evolution.todo["public.orders"].waits and read_frozen(generation).refused
+    third = done(pipeline, {**BEFORE, "public.orders": replace(MORE, since=30)}, second.evolution)
+    assert dict(third.evolution.todo) == {} and third.retake == {("search", 1)}
+    assert read_frozen(generation) == Frozen({"public.orders": ORDERS.table})
+
+
+def test_a_key_that_is_what_it_was_again_is_built_anew_as_promised(tmp_path: Path) -> None:
+    """Records of both keys may be in the topic; of a table whose changes are missing nothing is known before."""
+    pipeline = make(tmp_path, "pause")
+    keyed = replace(ORDERS, table=replace(ORDERS.table, primary_key=("at",)), since=9)
+    out = done(pipeline, {**BEFORE, "public.orders": keyed})
+    assert out.evolution.todo["public.orders"].waits
+    told = Catalogue({name: shape.table for name, shape in BEFORE.items()})
+    broken = act(pipeline, "search", told, BEFORE, out.evolution, ["public.orders"])
+    assert broken.evolution.todo["public.orders"].waits
+    after = done(pipeline, BEFORE, out.evolution)
+    todo = after.evolution.todo["public.orders"]
+    assert (todo.waits, todo.rebuild) == (False, True)
+    assert read_frozen(register_of(pipeline, "search").generation(1)).refused
+
+
 def test_ignore_leaves_new_columns_and_stops_at_others(tmp_path: Path) -> None:
     pipeline = make(tmp_path, "ignore")
     out = done(pipeline, {**BEFORE, "public.orders": MORE})

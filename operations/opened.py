@@ -235,7 +235,8 @@ def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: 
     if part.form != "columns" or pipeline.sinks[sink].tables != "all":
         return defined
     named = named_tables(part)
-    there = [table for table in named if table in catalogue.tables]
+    short = {table.name for table in catalogue.tables.values()}  # as the file had it while it named them one by one
+    there = [table for table in named if table in catalogue.tables or table in short]
     if not there or there == named:
         return defined
     changed = part.model_copy(update={"tables": there})

@@ -20,6 +20,7 @@ from operations.schema.after import after, resolved
 from operations.schema.case import Case
 from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
+from operations.schema.joining import lacking
 from operations.schema.mapped import note_mapped, read_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
 from operations.schema.undone import go_on, undone_tables
@@ -67,13 +68,14 @@ def changed_tables(
     return found
 
 
-def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
-    """The same, knowing tables that are new, and what of a shape concerns nobody (files, defaults). Pure."""
+def noted(evolution: Evolution, shapes: Mapping[str, Shape], left: Collection[str] = ()) -> Evolution:
+    """The same, knowing tables that are new, but for those that are left for later; and what of a shape concerns nobody
+    (files, defaults). Pure."""
     acted = dict(evolution.acted)
     for name, now in shapes.items():
         known = acted.get(name)
         if known is None:
-            acted[name] = now
+            acted |= {} if name in left else {name: now}
         elif now.alike(known):
             acted[name] = replace(now, since=known.since)
     return evolution if acted == evolution.acted else replace(evolution, acted=acted)
@@ -190,13 +192,12 @@ def act(
         broken: see ``changed_tables``.
         beside: the other sinks of this process: what one of them reads, and this one does not, is left to that one.
     """
-    come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
-    evolution = noted(evolution, shapes)
+    unasked = {name for name in shapes if not _asked_for(pipeline, evolution, name)}
+    come = shapes.keys() - evolution.acted.keys() - unasked if evolution.acted else set[str]()
+    evolution = noted(evolution, shapes, unasked if evolution.acted else ())
     changed = changed_tables(evolution, shapes, broken)
     out = Acted(evolution)
-    for table in come if pipeline.policy.schema_ == "evolve" else ():
-        out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True, new=True))
-        out.said.append(f"table {table} is new, and captured from now on")
+    _joining(out, come, lacking(pipeline, sink, catalogue) & shapes.keys() - unasked - {*broken})
     _taken_back(pipeline, sink, catalogue, out, undone_tables(evolution, shapes, broken))
     if not changed:
         return out
@@ -208,6 +209,27 @@ def act(
             continue
         _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
     return out
+
+
+def _asked_for(pipeline: Pipeline, evolution: Evolution, table: str) -> bool:
+    """Whether a table that comes is taken up: one of a schema that is captured whole, which nobody has named, waits for
+    `headwater apply` where every change does. Pure."""
+    named = pipeline.policy.schema_ == "evolve" or table in pipeline.source.tables
+    return named or table in evolution.allowed
+
+
+def _joining(out: Acted, come: Collection[str], lacked: Collection[str]) -> None:
+    """Tables are captured that are new, or that a sink of all tables comes to keep; then it takes them up."""
+    for table in sorted({*come, *lacked}):
+        under_way = out.evolution.todo.get(table)
+        if under_way is not None and (under_way.new or under_way.show):
+            continue
+        new = table in come
+        words = "the table is new" if new else "the sink comes to keep it"
+        todo = under_way or Todo((), time.time())
+        todo = replace(todo, what=(*todo.what, words), capture=True, new=True)
+        out.evolution = out.evolution.having(table, todo)
+        out.said.append(f"table {table} is new, and captured from now on" if new else f"table {table}: {words}")
 
 
 def _taken_back(

@@ -15,30 +15,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, HeadwaterError
+from cdc.errors import HeadwaterError
 from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
-from cdc.resolve.views import resolve_views
 from cdc.saying import Say
 from cdc.shapes import Shape
 from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.child_process import Apart, Start
-from operations.opened import with_table, without_absent
 from operations.rebuild.next_one import build_next
 from operations.run.machines import with_master
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.decide import ALL_ROWS, combined
+from operations.schema.joining import take_up
 from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.stopped import is_former, still_to_do, with_standing
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Work
 from operations.state.evolution import Evolution, Todo, read_allowed, read_evolution, write_evolution
 from operations.state.folder import chosen_sinks, register_of
-from operations.state.frozen import known_to, read_frozen
+from operations.state.frozen import read_frozen
 from operations.state.shapes import read_owed, remember_shapes
-from spark.disk.made_of import add_table, note_taken_up
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -348,24 +346,9 @@ class Evolving:
         return True
 
     def _take_up(self, engine: Engine, sink: str, table: str, said: list[str]) -> bool:
-        """Let the generations of a sink of whole tables keep a new one too; whether readers are to see it."""
-        if self.pipeline.sinks[sink].tables != "all":
+        """Let a sink of whole tables keep a new one too, and open it anew; whether readers are to see it."""
+        if not take_up(self.pipeline, sink, engine.catalogue, table, said):
             return False
-        register = register_of(self.pipeline, sink)
-        for number in register.written():
-            generation = register.generation(number)
-            if not generation.started:
-                continue  # it takes the tables as they are
-            known = known_to(self.pipeline, generation, engine.catalogue)
-            try:
-                defined = with_table(self.pipeline, generation, table)
-                resolve_views(without_absent(self.pipeline, defined, sink, known), known, sink)
-            except ConfigError as error:
-                said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
-                return False
-            if self.pipeline.sinks[sink].form != "columns":
-                note_taken_up(generation, table)
-            add_table(generation, table)
         self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
         for build in [build for build in engine.builds if build.sink == sink]:
             engine.take_again(build)

@@ -149,6 +149,19 @@ def test_a_warehouse_is_opened_anew_for_a_table_that_is_captured_no_more_and_for
     assert changes_between(both, both).lines() == []
 
 
+def test_a_sink_that_comes_to_keep_all_tables_is_told(files: Files) -> None:
+    """`plan` had nothing to change, and nothing was done either."""
+    some = LAKE.replace("tables: all", "tables: [public.t]")
+    old, new = files.load(more=some), files.load(more=LAKE)
+    filled(old, "lake")
+    changes = changes_between(old, new)
+    assert changes.to_dict()["widened"] == ["lake"] and not changes.rebuilt and not changes.reopened
+    assert changes.lines() == ["run has sink lake take up the captured tables that it does not keep yet"]
+    assert changes_between(new, new).lines() == []
+    other = changes_between(old, files.load(more=LAKE.replace("namespace: n", "namespace: other")))
+    assert list(other.rebuilt) == ["lake"] and not other.widened  # the next one keeps them from its beginning
+
+
 def test_a_sink_of_another_kind_needs_another_name(files: Files) -> None:
     text = files.text().replace(
         'cache: {type: redis, url: "redis://127.0.0.1:1", view: v}',

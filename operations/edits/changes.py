@@ -115,9 +115,7 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         rebuilt=rebuilt,
         outlived=outlived,
         widened=tuple(
-            name
-            for name in mine
-            if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt
+            name for name in mine if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt
         ),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
     )

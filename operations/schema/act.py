@@ -16,19 +16,17 @@ from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import Shape
 from cdc.used import used_columns
 from operations.opened import going_on
-from operations.schema.after import after, resolved
-from operations.schema.case import Case
+from operations.schema.case import Case, cases, with_former_names
 from operations.schema.changed import Changed, also, needs_capture
-from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
+from operations.schema.decide import ALL_ROWS, Verdict, combined, other_key, together
 from operations.schema.joining import lacking
-from operations.schema.mapped import note_mapped, read_mapped
+from operations.schema.mapped import note_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
 from operations.schema.undone import go_on, undone_tables
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
-from operations.state.frozen import freeze, known_to, read_frozen, thaw
+from operations.state.frozen import freeze, known_to, thaw
 from operations.state.shapes import owe
-from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 
 
@@ -81,43 +79,6 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape], left: Collection[st
     return evolution if acted == evolution.acted else replace(evolution, acted=acted)
 
 
-def cases(
-    pipeline: Pipeline, sink: str, catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
-) -> Iterator[tuple[Generation, Case]]:
-    """Every view of every generation of a sink that is kept up to date or filled, for each changed table that it reads.
-
-    Args:
-        pipeline: the loaded file.
-        sink: the sink's name.
-        catalogue: the tables as they are, with their columns' former names.
-        changed: see ``changed_tables``.
-    """
-    old = {name: with_former_names(known, catalogue.tables[name]) for name, (known, _) in changed.items()}
-    before = replace(catalogue, tables={**catalogue.tables, **old})
-    register = register_of(pipeline, sink)
-    living = register.living()
-    for number in register.written():
-        generation = register.generation(number)
-        if not generation.started:
-            continue  # it takes the tables as they are
-        defined = as_defined(pipeline, generation)
-        frozen, mapped = read_frozen(generation), read_mapped(generation)
-        own = known_to(pipeline, generation, before)
-        for name in view_names(defined, sink, generation):
-            was = resolved(defined, own, name)
-            if isinstance(was, ConfigError):
-                continue  # it was not run before
-            tables = sorted(view_tables(was).keys() & changed.keys())
-            for table, now in after(defined, own, catalogue, name, tables).items():
-                (known, new), fields = changed[table], mapped.get(name, {})
-                decision = whole = decide(known, new, was, now, defined.sinks[sink], fields)
-                if table in frozen.tables:
-                    first = replace(known, table=frozen.tables[table])
-                    whole = decide(first, new, was, now, defined.sinks[sink], fields)
-                left = mapped_after(decision, was, now, defined.sinks[sink], fields)
-                yield generation, Case(sink, number, number == living, name, table, decision, whole, left)
-
-
 def owed_to(
     pipeline: Pipeline, sink: str, catalogue: Catalogue, owed: Mapping[str, Collection[int]]
 ) -> dict[str, list[str]]:
@@ -146,28 +107,6 @@ def owed_to(
                 names = [one.name for one in columns if one.ordinal in owed[table] and one.name in used]
                 found[table] = [*found.get(table, []), *(name for name in names if name not in found.get(table, []))]
     return {table: names for table, names in found.items() if names}
-
-
-def with_former_names(known: Shape, now: Table) -> Table:
-    """A table as it was, knowing what its columns had been called before: views may name them so. Pure.
-
-    Args:
-        known: the shape that it had.
-        now: as it is, with the former names that lead to its columns.
-    """
-    by_number = {column.ordinal: column.name for column in known.table.columns}
-    found = set[tuple[str, str]]()
-    for former, present in now.renamed:
-        name = by_number.get(now.by_name[present].ordinal)
-        if name is not None and former not in known.table.by_name:
-            found.add((former, name))
-    return replace(known.table, renamed=tuple(sorted(found)))
-
-
-def view_names(pipeline: Pipeline, sink: str, generation: Generation) -> list[str]:
-    """The views that a generation keeps; of a sink of tables, the tables."""
-    part = pipeline.sinks[sink]
-    return list(part.view_names) or generation.views()
 
 
 def act(
@@ -278,14 +217,14 @@ def _waits(pipeline: Pipeline, out: Acted, one: Changed) -> None:
     if out.evolution.todo.get(table) != waiting:
         out.said.append(f"{one.title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
     out.evolution = out.evolution.having(table, waiting)
-    freeze_as_decided(pipeline, one.was, [(generation, case) for generation, case in one.found if case.decision.stops])
+    freeze_as_decided(pipeline, [(generation, case) for generation, case in one.found if case.decision.stops])
 
 
 def _left(out: Acted, one: Changed) -> None:
     """Columns that were added are ignored: what reads the table goes on with it as it was."""
     for generation, case in one.found:
         if case.decision.verdict > Verdict.NOTHING:
-            freeze(generation, one.was)
+            freeze(generation, case.was)
     acted, todo = one.acted(out.evolution)
     out.evolution = acted.having(one.was.qualified, todo)
     out.said.append(f"{one.title}: left as it was (policy.schema: ignore)")
@@ -297,7 +236,7 @@ def _taken_up(pipeline: Pipeline, out: Acted, one: Changed, *, let: bool) -> Non
     acted, todo = one.acted(out.evolution)
     for generation, case in found:
         note_mapped(generation, case.view, case.mapped)
-    again = freeze_as_decided(pipeline, one.was, found)
+    again = freeze_as_decided(pipeline, found)
     thawed = _thaw(table, found) if let else set[tuple[str, int]]()
     out.retake |= {(case.sink, case.generation) for case in concerned} | thawed | again
     built = again - thawed  # what was stopped until now can't go on; what comes next can

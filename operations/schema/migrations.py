@@ -16,8 +16,8 @@ from connectors.postgres import Connection, connect
 from connectors.tables.partitions import estimated_rows
 from connectors.tables.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost
-from operations.schema.act import cases, changed_tables
-from operations.schema.case import Case
+from operations.schema.act import changed_tables
+from operations.schema.case import Case, cases
 from operations.schema.changed import in_words
 from operations.schema.decide import Verdict, together
 from operations.schema.statements import controls_transaction, statements, unframed

@@ -14,6 +14,7 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
+from operations import opened
 from operations.schema import migrations
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.changed import in_words
@@ -376,6 +377,61 @@ def test_a_key_that_is_what_it_was_again_is_built_anew_as_promised(tmp_path: Pat
     assert read_frozen(register_of(pipeline, "search").generation(1)).refused
 
 
+@pytest.mark.parametrize("policy", ["evolve", "pause"])
+def test_a_generation_is_judged_by_the_tables_that_it_took_and_not_by_those_its_sink_was_brought_to(
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rebuild --auto` after a migration, while `run` was down or the change waited for `apply`: what had just been
+    proved was frozen to the table of before, which its index refuses, and another one was to be built."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline, wider = make(tmp_path, policy), replace(WIDER, since=9)
+    register, now = register_of(pipeline, "search"), {**BEFORE, "public.orders": wider}
+    remember_shapes(pipeline, BEFORE)
+    known = Evolution(acted=BEFORE)
+    if policy == "pause":
+        known = done(pipeline, now, known).evolution
+        assert known.todo["public.orders"].waits
+    remember_shapes(pipeline, now)
+    build = opened.open_generation(
+        pipeline, Catalogue({name: shape.table for name, shape in now.items()}), "search", register.create("x").number
+    )
+    opened.accept(build)
+    build.generation.unlock()
+    (build.generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    promoted(register, 2)
+    seen = replace(wider, since=12)  # by `run`, later
+    out = done(pipeline, {**BEFORE, "public.orders": seen}, replace(known, allowed={"public.orders": seen}))
+    assert read_frozen(register.generation(2)) == Frozen() and not out.evolution.todo["public.orders"].rebuild
+    assert read_frozen(register.generation(1)).tables == {"public.orders": ORDERS.table}
+    narrow = replace(ORDERS, files="h", since=20)
+    let = replace(out.evolution, allowed={"public.orders": narrow})
+    after = done(pipeline, {**BEFORE, "public.orders": narrow}, let)  # the next change is one for it, too
+    assert after.evolution.todo["public.orders"].rebuild
+    assert read_frozen(register.generation(2)).tables == {"public.orders": WIDER.table}
+
+
+def test_a_generation_that_took_another_table_goes_on_with_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Altered again behind a rebuild that nobody had followed: it is left with what it was made of."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline = make(tmp_path)
+    register, text = register_of(pipeline, "search"), replace(AT, type_name="text", base_type="text")
+    texts = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, text)), files="t", since=15)
+    remember_shapes(pipeline, BEFORE)
+    remember_shapes(pipeline, {"public.orders": replace(WIDER, since=9)})
+    tables = Catalogue({"public.orders": WIDER.table, "public.customers": CUSTOMERS.table})
+    build = opened.open_generation(pipeline, tables, "search", register.create("x").number)
+    opened.accept(build)
+    build.generation.unlock()
+    (build.generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    promoted(register, 2)
+    out = done(pipeline, {**BEFORE, "public.orders": texts})
+    assert out.evolution.todo["public.orders"].rebuild
+    frozen = [read_frozen(register.generation(number)).tables["public.orders"] for number in (1, 2)]
+    assert frozen == [ORDERS.table, WIDER.table]
+
+
 def test_ignore_leaves_new_columns_and_stops_at_others(tmp_path: Path) -> None:
     pipeline = make(tmp_path, "ignore")
     out = done(pipeline, {**BEFORE, "public.orders": MORE})
@@ -465,6 +521,45 @@ def test_what_was_left_out_comes_once_it_is_let_through(tmp_path: Path) -> None:
     out = act(pipeline, "search", shapes.told_to(Catalogue({n: s.table for n, s in now.items()})), now, let)
     assert not read_frozen(generation).tables
     assert (out.evolution.todo["public.orders"].read, out.retake) == ("", {("search", 1)})
+
+
+def test_what_was_left_out_comes_once_the_file_says_evolve(tmp_path: Path) -> None:
+    """It never came, `plan` had nothing to change, and `verify` was equal."""
+    ignored = done(make(tmp_path, "ignore"), {**BEFORE, "public.orders": MORE}).evolution
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)).replace("POLICY", "evolve"), "shop.yaml", {})
+    now = {**BEFORE, "public.orders": MORE}
+    generation = register_of(pipeline, "search").generation(1)
+    under_way = replace(ignored, todo={"public.orders": Todo(("x",), 1.0, rebuild=True)})
+    assert done(pipeline, now, under_way).said == [] and read_frozen(generation).tables
+    told = Catalogue({name: shape.table for name, shape in now.items()})
+    assert act(pipeline, "search", told, now, ignored, ["public.orders"]).said == []  # mended first, by hand
+    out = done(pipeline, now, ignored)
+    assert read_frozen(generation) == Frozen() and out.retake == {("search", 1)}
+    assert (
+        out.evolution.todo["public.orders"].read == "" and out.said[0] == "table public.orders: column note was added"
+    )
+    assert done(pipeline, now, out.evolution).said == []
+
+
+def test_what_was_left_out_and_can_not_be_held_is_built_anew_but_not_where_readers_were_taken_back(
+    tmp_path: Path,
+) -> None:
+    count = 'aggregates: {n: {table: customers, on: {id: id}, value: "count(*)"}}'
+    text = TEXT.replace("order: {root: orders}", f"order: {{root: orders, {count}}}")
+    text += 'row_store: {url: "redis://127.0.0.1:1"}\n'
+    ignored = done(make(tmp_path, "ignore", text), {**BEFORE, "public.orders": MORE}).evolution
+    pipeline = loads(text.replace("STATE", str(tmp_path)).replace("POLICY", "evolve"), "shop.yaml", {})
+    register, now = register_of(pipeline, "search"), {**BEFORE, "public.orders": MORE}
+    out = done(pipeline, now, ignored)
+    assert out.evolution.todo["public.orders"].rebuild
+    assert read_frozen(register.generation(1)).tables  # it goes on as it was until then
+    register.create("x", own=True)
+    promoted(register, 2)
+    built = replace(out.evolution, todo={})
+    assert done(pipeline, now, built).said == []
+    register.begin_promotion(1, 2)
+    register.promote(1)
+    assert done(pipeline, now, built).said == []
 
 
 def test_what_waits_forgets_nothing_of_what_was_under_way(tmp_path: Path) -> None:

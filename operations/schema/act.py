@@ -20,6 +20,7 @@ from operations.schema.case import Case, cases, with_former_names
 from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, other_key, together
 from operations.schema.joining import lacking
+from operations.schema.left_out import left_out
 from operations.schema.mapped import note_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
 from operations.schema.undone import go_on, undone_tables
@@ -138,6 +139,9 @@ def act(
     out = Acted(evolution)
     _joining(out, come, lacking(pipeline, sink, catalogue) & shapes.keys() - unasked - {*broken})
     _taken_back(pipeline, sink, catalogue, out, undone_tables(evolution, shapes, broken))
+    for table, (known, mine) in left_out(pipeline, sink, catalogue, evolution, shapes, {*changed, *broken}).items():
+        was = with_former_names(known, catalogue.tables[table])
+        _taken_up(pipeline, out, Changed.of(was, known, shapes[table], mine), let=True)
     if not changed:
         return out
     found = list(cases(pipeline, sink, catalogue, changed))

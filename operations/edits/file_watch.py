@@ -61,6 +61,7 @@ class FileWatch:
         start: begins a build in a process of its own.
         let_go: ends what somebody else in this process builds of a sink: two builders would be in each other's way, and
             the other's is of tables and a file as they were.
+        may_build: whether a sink's next generation can be filled: not before what it needs was read.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class FileWatch:
         master: str | None = None,
         start: Start = Apart,
         let_go: Callable[[str], None] = lambda _sink: None,
+        may_build: Callable[[str], bool] = lambda _sink: True,
     ) -> None:
         self.engine, self.source, self.losses = engine, source, losses
-        self.master, self.start, self.let_go = master, start, let_go
+        self.master, self.start, self.let_go, self.may_build = master, start, let_go, may_build
         self.only = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
@@ -211,7 +213,8 @@ class FileWatch:
     def _build(self, one: _Building) -> list[str]:
         if one.child is None:
             healing = one.sink in self.losses.healing  # a builder is at work: a sink has one at a time
-            if time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing:
+            due = time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing
+            if due and (one.work is not build or self.may_build(one.sink)):
                 one.attempt += 1
                 self.let_go(one.sink)
                 one.child = self.start(one.work, self.taken, one.sink, self.master)

@@ -83,7 +83,8 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape], left: Collection[st
 def owed_to(
     pipeline: Pipeline, sink: str, catalogue: Catalogue, owed: Mapping[str, Collection[int]]
 ) -> dict[str, list[str]]:
-    """Columns that a sink's views need and that have values which no log has: table -> names.
+    """Columns that a sink's views need, as they are kept or as the file says, and that have values which no log has:
+    table -> names.
 
     Args:
         pipeline: the loaded file.
@@ -92,11 +93,14 @@ def owed_to(
         owed: table -> numbers of such columns, of those that were not read again.
     """
     found: dict[str, list[str]] = {}
+    # What the file says is built next: it is filled of the log, so what no log has is to be read before.
+    kept = [(pipeline, catalogue)] if owed else []
     register = register_of(pipeline, sink)
-    for number in register.written() if owed else []:
-        generation = register.generation(number)
-        own = known_to(pipeline, generation, catalogue)
-        defined = going_on(pipeline, generation, own) if generation.started else pipeline
+    for generation in map(register.generation, register.written() if owed else ()):
+        if generation.started:
+            own = known_to(pipeline, generation, catalogue)
+            kept.append((going_on(pipeline, generation, own), own))
+    for defined, own in kept:
         try:
             views = resolve_views(defined, own, sink)
         except ConfigError:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError
+from cdc.errors import ConfigError, HeadwaterError
 from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
+from cdc.resolve.views import resolve_views, view_tables
 from cdc.saying import Say
 from cdc.shapes import Shape
 from cdc.wording import worded
@@ -115,6 +116,8 @@ class Evolving:
         self.pipeline, self.file, self.only, self.master = pipeline, file, only, master
         self.evolutions = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
         self._allowed = read_allowed(pipeline)
+        self._adopted = time.monotonic()  # the file that it goes by; and that with which it has looked at the tables
+        self._looked: Pipeline | None = None
         self._watch = ShapeWatch(pipeline)
         self._look: Look | None = None
         self._asked = 0.0
@@ -178,7 +181,7 @@ class Evolving:
         """Go by the file that the engine goes by."""
         if pipeline is self.pipeline:
             return
-        known, self.pipeline = self.evolutions, pipeline
+        known, self.pipeline, self._adopted = self.evolutions, pipeline, time.monotonic()
         named = [name for name in self.only if name in pipeline.sinks]
         self.evolutions = {
             sink: known.get(sink) or read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, named)
@@ -199,6 +202,7 @@ class Evolving:
             said += acted.said
         self._absent = frozenset(table for _, table, _ in self._todo() if table not in look.shapes)
         said += self._owed(catalogue)
+        self._looked = self.pipeline if look.began >= self._adopted else self._looked
         self._work.break_off(self.pipeline, lambda step: self._overtaken(step, begun, retake))
         self._take_again(engine, replace(look, catalogue=catalogue), retake)
         return list(dict.fromkeys(said))
@@ -353,6 +357,18 @@ class Evolving:
         for build in [build for build in engine.builds if build.sink == sink]:
             engine.take_again(build)
         return True
+
+    def may_build(self, engine: Engine, sink: str) -> bool:
+        """Whether a next generation of a sink can be filled as the engine's file says: the tables were looked at with
+        that file, and of none that it reads rows are still to be read again, which it would lack."""
+        if self._looked is not engine.pipeline:
+            return False
+        unread = {table for _, table, todo in self._todo() if todo.read is not None and not todo.waits}
+        try:
+            views = resolve_views(engine.pipeline, engine.catalogue, sink) if unread else []
+        except ConfigError:
+            return True  # who builds it says what is wrong
+        return not any(view_tables(view).keys() & unread for view in views)
 
     def let_go(self, sink: str) -> None:
         """Another file was applied, and a generation of the sink is built from it: end the one that is built here.

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cdc.errors import DiskFull
@@ -82,7 +83,8 @@ class Parts:
             )
             made.callback(losses.close)
             if not wanted.until_caught_up:
-                edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go)
+                may = partial(evolving.may_build, engine)
+                edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go, may_build=may)
             made.pop_all()
         return cls(engine, source, halting, evolving, losses, edits)
 

@@ -450,6 +450,21 @@ def test_what_is_left_of_an_older_file_is_removed(files: Files, monkeypatch: pyt
     assert removed == gone and kept not in removed
 
 
+def test_what_is_built_waits_until_what_it_needs_was_read(files: Files, run: Run) -> None:
+    """It was filled of a log that had no values of a column which the file had come to show."""
+    may = {"cache": False}
+    run.watch.may_build = may.__getitem__
+    run.apply(files.text(column="title"))
+    assert run.watch.step() == [] and run.children == []
+    may["cache"] = True
+    run.watch.step()
+    assert len(run.children) == 1
+    number = begun(files, "ready")
+    may["cache"] = False
+    run.apply(files.text())  # to remove one needs nothing
+    assert number and run.children[1].arguments[0] is remove_left
+
+
 def test_a_sink_has_one_builder_at_a_time(files: Files, run: Run) -> None:
     """An evolution that filled the sink's next generation when a file was applied went on, and was in the way."""
     run.losses.healing = {"cache": None}

@@ -6,10 +6,10 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views
-from operations.opened import going_on, with_table, without_absent
+from operations.opened import going_on, named_tables, with_table, without_absent
 from operations.state.folder import register_of
 from operations.state.frozen import known_to
-from spark.disk.made_of import add_table, note_taken_up
+from spark.disk.made_of import add_table, as_defined, note_taken_up
 from spark.disk.state import Generation
 
 
@@ -29,13 +29,16 @@ def lacking(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
         return set()
     found, generations = set[str](), _started(pipeline, sink)
     for generation in generations:
+        if not catalogue.tables.keys() - {*named_tables(as_defined(pipeline, generation).sinks[sink])}:
+            continue
         known = known_to(pipeline, generation, catalogue)
         try:
             views = resolve_views(going_on(pipeline, generation, known), known, sink)
         except ConfigError:
             return set()  # it is not run
         found |= catalogue.tables.keys() - {view.table.qualified for view in views}
-    return {table for table in found if all(_unfit(pipeline, one, catalogue, table) is None for one in generations)}
+    keyed = [table for table in found if catalogue.tables[table].primary_key]
+    return {table for table in keyed if all(_unfit(pipeline, one, catalogue, table) is None for one in generations)}
 
 
 def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, said: list[str]) -> bool:

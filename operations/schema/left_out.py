@@ -9,7 +9,7 @@ from cdc.catalogue import Catalogue, Table
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape
 from operations.schema.case import Case, cases
-from operations.schema.decide import Verdict
+from operations.schema.decide import ALL_ROWS, Verdict
 from operations.state.evolution import Evolution
 from operations.state.folder import register_of
 from operations.state.frozen import read_frozen
@@ -53,9 +53,12 @@ def left_out(
             mine = [(one, case) for one, case in every if one.number == generation.number]
             most = max((case.decision.verdict for _, case in mine), default=Verdict.NOTHING)
             newest = generation.number == register.living() == register.last()
-            if most in (Verdict.IN_PLACE, Verdict.READ_AGAIN) or (most is Verdict.NEW_GENERATION and newest):
-                before, others = found.get(table, (known, []))
-                found[table] = before, [*others, *mine]
+            if most in (Verdict.IN_PLACE, Verdict.READ_AGAIN):
+                mine = [(one, _read(case)) for one, case in mine]
+            elif most is not Verdict.NEW_GENERATION or not newest:
+                continue
+            before, others = found.get(table, (known, []))
+            found[table] = before, [*others, *mine]
     return found
 
 
@@ -63,3 +66,10 @@ def _then(pipeline: Pipeline, table: Table, acted: Shape) -> Shape:
     """The shape of a table as it was."""
     same = [shape for shape in known_shapes(pipeline).tables.get(table.qualified, ()) if shape.table == table]
     return same[-1] if same else replace(acted, table=table)
+
+
+def _read(case: Case) -> Case:
+    """All rows are read again: what was written since then was read without what was left out."""
+    if case.decision.verdict is Verdict.NOTHING:
+        return case
+    return replace(case, decision=replace(case.decision, verdict=Verdict.READ_AGAIN, read=ALL_ROWS))

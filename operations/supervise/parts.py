@@ -6,7 +6,6 @@ import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from cdc.errors import DiskFull
@@ -83,8 +82,16 @@ class Parts:
             )
             made.callback(losses.close)
             if not wanted.until_caught_up:
-                may = partial(evolving.may_build, engine)
-                edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go, may_build=may)
+                edits = FileWatch(
+                    engine,
+                    source,
+                    losses,
+                    taken,
+                    only,
+                    master,
+                    let_go=evolving.let_go,
+                    may_build=lambda sink: evolving.may_build(engine, sink),
+                )
             made.pop_all()
         return cls(engine, source, halting, evolving, losses, edits)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -539,6 +540,23 @@ def test_what_was_left_out_comes_once_the_file_says_evolve(tmp_path: Path) -> No
         out.evolution.todo["public.orders"].read == "" and out.said[0] == "table public.orders: column note was added"
     )
     assert done(pipeline, now, out.evolution).said == []
+
+
+def test_plan_names_what_was_left_out_once_the_file_says_evolve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {**BEFORE, "public.orders": MORE}
+    ignored = done(make(tmp_path, "ignore"), now).evolution
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)).replace("POLICY", "evolve"), "shop.yaml", {})
+    write_evolution(pipeline, "search", ignored)
+    tables = Catalogue({name: shape.table for name, shape in now.items()})
+    monkeypatch.setattr(migrations, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(migrations, "read_shapes", lambda *_, **__: (tables, now))
+    monkeypatch.setattr(migrations, "estimated_rows", lambda *_: {"public.orders": 7})
+    [told] = migrations.migrations(pipeline)
+    assert (told["table"], told["changes"], told["read"]) == ("public.orders", ["column note was added"], 7)
+    assert [(one["view"], one["verdict"]) for one in told["views"]] == [("order", "in place and read again")]
+    assert read_frozen(register_of(pipeline, "search").generation(1)).tables  # and changes nothing
 
 
 def test_what_was_left_out_and_can_not_be_held_is_built_anew_but_not_where_readers_were_taken_back(

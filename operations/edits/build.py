@@ -41,9 +41,11 @@ def left_behind(pipeline: Pipeline, sink: str, *, idle: bool) -> list[int]:
         idle: nobody builds one of it for another reason: what has not begun to write goes as well.
     """
     register = register_of(pipeline, sink)
-    begun = [one for one in register.entries() if one.own and one.stage in ("filling", "ready")]
-    found = [(one.number, register.generation(one.number)) for one in begun]
-    return [number for number, it in found if outdated(pipeline, it) or (idle and not it.started)]
+    own = [one for one in register.entries() if one.own]
+    cut = {one.number for one in own if one.stage == "retiring"}  # in the middle of its removal
+    begun = [register.generation(one.number) for one in own if one.stage in ("filling", "ready")]
+    gone = {it.number for it in begun if outdated(pipeline, it) or (idle and not it.started)}
+    return sorted(cut | gone)
 
 
 def remove_left(say: Say, taken: Text, sink: str, master: str | None) -> None:

@@ -443,7 +443,8 @@ def test_what_had_not_begun_to_write_goes_where_it_was_ours(files: Files, run: R
 
 def test_what_is_left_of_an_older_file_is_removed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(files.load(), "cache")
-    kept, gone = begun(files, "ready", own=False), [begun(files, "ready"), begun(files, "filling")]
+    kept = begun(files, "ready", own=False)
+    gone = [begun(files, "ready"), begun(files, "filling"), begun(files, "retiring")]  # cut in its middle
     removed = list[int]()
     monkeypatch.setattr("operations.generations.retire.retire", lambda *given: removed.append(given[2]))
     remove_left(lambda _line: None, Text("p.yaml", files.text(), 1.0), "cache", None)

@@ -16,7 +16,7 @@ from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import Shape
 from cdc.used import used_columns
 from operations.opened import going_on
-from operations.schema.case import Case, cases, with_former_names
+from operations.schema.case import Case, cases, taken_later, with_former_names
 from operations.schema.changed import Changed, also, needs_capture
 from operations.schema.decide import ALL_ROWS, Verdict, combined, other_key, together
 from operations.schema.joining import lacking
@@ -140,9 +140,11 @@ def act(
     come = shapes.keys() - evolution.acted.keys() - unasked if evolution.acted else set[str]()
     evolution = noted(evolution, shapes, unasked if evolution.acted else ())
     changed = changed_tables(evolution, shapes, broken)
+    ahead = _ahead(pipeline, sink, evolution, shapes, {*changed, *broken})
+    changed |= {table: (evolution.acted[table], shapes[table]) for table in ahead}
     out = Acted(evolution)
     _joining(out, come, lacking(pipeline, sink, catalogue) & shapes.keys() - unasked - {*broken})
-    _taken_back(pipeline, sink, catalogue, out, undone_tables(evolution, shapes, broken))
+    _taken_back(pipeline, sink, catalogue, out, undone_tables(evolution, shapes, {*ahead, *broken}))
     for table, (known, mine) in left_out(pipeline, sink, catalogue, evolution, shapes, {*changed, *broken}).items():
         was = with_former_names(known, catalogue.tables[table])
         _taken_up(pipeline, out, Changed.of(was, known, shapes[table], mine), let=True)
@@ -154,8 +156,25 @@ def act(
         if not mine and _left_to(pipeline, sink, beside, catalogue, table):
             out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
             continue
-        _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
+        then = ahead.get(table, known)
+        _table(pipeline, out, with_former_names(then, catalogue.tables[table]), then, now, mine)
     return out
+
+
+def _ahead(
+    pipeline: Pipeline, sink: str, evolution: Evolution, shapes: Mapping[str, Shape], beside: Collection[str]
+) -> dict[str, Shape]:
+    """Tables that are what the sink was brought to, and that a generation took in another shape between: altered, and
+    altered back."""
+    register, found = register_of(pipeline, sink), dict[str, Shape]()
+    for generation in map(register.generation, register.written()):
+        if generation.started:
+            found |= taken_later(pipeline, generation, evolution.acted)
+    return {
+        table: taken
+        for table, taken in found.items()
+        if table in shapes and table not in beside and not shapes[table].alike(taken)
+    }
 
 
 def _asked_for(pipeline: Pipeline, evolution: Evolution, table: str) -> bool:

@@ -92,15 +92,25 @@ def cases(
 def _as_taken(
     pipeline: Pipeline, generation: Generation, changed: Mapping[str, tuple[Shape, Shape]]
 ) -> Mapping[str, tuple[Shape, Shape]]:
-    """The same for one generation: one that was made while nobody followed the tables, or while a change waited for a
-    word, goes by what they were then, and not by the older shape that its sink was brought to."""
+    """The same for one generation: it goes by the tables that it took, if they are newer."""
+    own = taken_later(pipeline, generation, {name: known for name, (known, _) in changed.items()})
+    return {name: (own.get(name, known), now) for name, (known, now) in changed.items()} if own else changed
+
+
+def taken_later(pipeline: Pipeline, generation: Generation, acted: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Tables that a generation took in a newer shape than its sink was brought to: it was made while nobody followed
+    the tables, or while a change waited for a word.
+
+    Args:
+        pipeline: the loaded file.
+        generation: one that has written.
+        acted: table -> the shape that the sink was brought to.
+    """
     taken = shapes_taken(generation)
-    newer = {name for name, (known, _) in changed.items() if taken.get(name, 0) > known.since}
-    if not newer:
-        return changed
-    shapes = known_shapes(pipeline).tables
+    newer = [name for name, known in acted.items() if taken.get(name, 0) > known.since]
+    shapes = known_shapes(pipeline).tables if newer else {}
     found = {name: [one for one in shapes.get(name, ()) if one.since == taken[name]] for name in newer}
-    return {name: (found[name][-1] if found.get(name) else known, now) for name, (known, now) in changed.items()}
+    return {name: same[-1] for name, same in found.items() if same}
 
 
 def with_former_names(known: Shape, now: Table) -> Table:

@@ -433,6 +433,29 @@ def test_a_generation_that_took_another_table_goes_on_with_that_one(
     assert frozen == [ORDERS.table, WIDER.table]
 
 
+def test_a_table_that_was_altered_and_altered_back_has_changed_for_what_took_it_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its documents would have kept the column that is gone: the sink had never known of it."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline = make(tmp_path)
+    register = register_of(pipeline, "search")
+    remember_shapes(pipeline, BEFORE)
+    remember_shapes(pipeline, {"public.orders": MORE})
+    tables = Catalogue({"public.orders": MORE.table, "public.customers": CUSTOMERS.table})
+    build = opened.open_generation(pipeline, tables, "search", register.create("x").number)
+    opened.accept(build)
+    build.generation.unlock()
+    (build.generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    promoted(register, 2)
+    back = {**BEFORE, "public.orders": replace(ORDERS, since=20)}
+    out = done(pipeline, back)
+    assert out.evolution.todo["public.orders"].read == "" and out.retake == {("search", 2)}
+    assert out.said[0] == "table public.orders: column note was dropped"
+    again = done(pipeline, back, out.evolution)
+    assert (again.said, again.evolution) == ([], out.evolution)
+
+
 def test_ignore_leaves_new_columns_and_stops_at_others(tmp_path: Path) -> None:
     pipeline = make(tmp_path, "ignore")
     out = done(pipeline, {**BEFORE, "public.orders": MORE})

@@ -14,13 +14,14 @@ from cdc.log.topics import topic_ids
 from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink
-from cdc.resolve.views import resolve_views, topics_of
+from cdc.resolve.views import resolve_views, topics_of, view_tables
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.rowstore import row_store_settings
 from operations.state.folder import followed_timelines, numbered_state_dir
 from operations.state.frozen import known_to, read_frozen
 from operations.state.pausing import refuse_paused
+from operations.state.shapes import positions
 from sinks.rowstore.settings import StoreSettings
 from spark.disk.made_of import as_defined, define, keep_definition, proposed
 from spark.disk.state import Generation, Identity
@@ -156,6 +157,9 @@ def open_generation(
         kept = definition or define(generation, pipeline, list(catalogue.tables))
         defined = going_on(pipeline, generation, catalogue) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
+        if definition is not None:
+            taken = {name: table for view in views for name, table in view_tables(view).items()}
+            definition = {**definition, "shapes": positions(pipeline, taken.values())}
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
         ids = _ids_now(pipeline, build, known)
         bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
@@ -235,7 +239,8 @@ def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: 
     if part.form != "columns" or pipeline.sinks[sink].tables != "all":
         return defined
     named = named_tables(part)
-    there = [table for table in named if table in catalogue.tables]
+    short = {table.name for table in catalogue.tables.values()}  # as the file had it while it named them one by one
+    there = [table for table in named if table in catalogue.tables or table in short]
     if not there or there == named:
         return defined
     changed = part.model_copy(update={"tables": there})

@@ -42,6 +42,7 @@ class Changes:
         removed: sinks that are let go; what they hold stays.
         rebuilt: sinks of which a next generation is built, and in what the file differs from the living one.
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
+        widened: sinks of all tables that were none before: they take up what they do not keep yet.
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
     """
@@ -50,6 +51,7 @@ class Changes:
     removed: Sequence[str] = ()
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
     outlived: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    widened: Sequence[str] = ()
     reopened: Sequence[tuple[str, int]] = ()
     restart: Sequence[str] = ()
 
@@ -60,6 +62,7 @@ class Changes:
             "removed": list(self.removed),
             "rebuilt": {sink: list(because) for sink, because in self.rebuilt.items()},
             "outlived": {sink: list(numbers) for sink, numbers in self.outlived.items()},
+            "widened": list(self.widened),
             "reopened": sorted({sink for sink, _ in self.reopened}),
             "restart": list(self.restart),
         }
@@ -77,6 +80,7 @@ class Changes:
         for sink, numbers in self.outlived.items():
             which = f"generation{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
+        said += [f"run has sink {sink} take up the captured tables that it does not keep yet" for sink in self.widened]
         return said + [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
 
 
@@ -110,6 +114,9 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         removed=tuple(name for name in chosen_sinks(old, only) if name not in new.sinks),
         rebuilt=rebuilt,
         outlived=outlived,
+        widened=tuple(
+            name for name in mine if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt
+        ),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
     )
 

@@ -7,7 +7,7 @@ nothing: `status` says why, and the process goes on with the file that it has. d
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import pause_after
 from operations.child_process import Apart, Start, end_all
-from operations.edits.build import build
+from operations.edits.build import build, left_behind, remove_left
 from operations.edits.changes import Changes, changes_between
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
@@ -25,6 +25,7 @@ from operations.state.accepted import Text, accepted_path, note_running, read_ac
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from spark.disk.files import stamp
+from spark.disk.made_of import outdated
 
 if TYPE_CHECKING:
     from operations.losses.losses import Losses
@@ -37,9 +38,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 5.0, 120.0
 
 @dataclass
 class _Building:
-    """One sink whose next generation is built."""
+    """One sink whose next generation is built, or what was begun of one is removed."""
 
     sink: str
+    work: Callable[..., Any] = build
     child: Apart[Any] | None = None
     attempt: int = 0
     due: float = 0.0  # on the monotonic clock
@@ -59,6 +61,7 @@ class FileWatch:
         start: begins a build in a process of its own.
         let_go: ends what somebody else in this process builds of a sink: two builders would be in each other's way, and
             the other's is of tables and a file as they were.
+        may_build: whether a sink's next generation can be filled: not before what it needs was read.
     """
 
     def __init__(
@@ -71,9 +74,10 @@ class FileWatch:
         master: str | None = None,
         start: Start = Apart,
         let_go: Callable[[str], None] = lambda _sink: None,
+        may_build: Callable[[str], bool] = lambda _sink: True,
     ) -> None:
         self.engine, self.source, self.losses = engine, source, losses
-        self.master, self.start, self.let_go = master, start, let_go
+        self.master, self.start, self.let_go, self.may_build = master, start, let_go, may_build
         self.only = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
@@ -82,6 +86,7 @@ class FileWatch:
         self.refused: dict[str, Any] | None = None
         if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
             self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
+            self._remove(self._left(self.plain, self.building))
         self._seen = None if self._applied_since() else stamp(accepted_path(self.engine.pipeline))
         self._owed = False  # what is noted is not what is so: it could not be written
         self._note()
@@ -134,6 +139,7 @@ class FileWatch:
     def _take_up(self, found: Text) -> list[str]:
         plain = loads(found.text, found.file)
         changes = changes_between(self.plain, plain, self.only)
+        left = self._left(plain, changes.rebuilt)
         if changes.restart:
             raise ConfigError(
                 f"{', '.join(changes.restart)} changed",
@@ -149,7 +155,7 @@ class FileWatch:
         said += self.engine.adopt(pipeline, catalogue, only, changes.reopened)
         self.losses.adopt(pipeline, only)
         self.source.pipeline = pipeline
-        said += self._rebuild(changes)
+        said += [*self._rebuild(changes), *self._remove(left)]
         self._note()
         return said
 
@@ -170,7 +176,7 @@ class FileWatch:
     def _note(self) -> None:
         """Say what this process goes by; where there is no room for that, at one of the next steps: what runs needs no
         note, and whoever acts has things to tell that nobody would say again."""
-        now = this_process(self.taken, refused=self.refused, building=tuple(self.building))
+        now = this_process(self.taken, refused=self.refused, building=self._built())
         self._owed = True
         with suppress(OSError, DiskFull):
             note_running(self.engine.pipeline, now)
@@ -184,16 +190,37 @@ class FileWatch:
         self.building = {name: _Building(name) for name in changes.rebuilt}
         return _begun(changes.rebuilt)
 
+    def _built(self) -> tuple[str, ...]:
+        return tuple(name for name, one in self.building.items() if one.work is build)
+
+    def _left(self, plain: Pipeline, rebuilt: Collection[str]) -> dict[str, list[int]]:
+        """What an older file has asked for, of sinks of which this one asks for nothing: their generations' numbers."""
+        found: dict[str, list[int]] = {}
+        for sink in [name for name in plain.sinks if name not in rebuilt and (not self.only or name in self.only)]:
+            with suppress(HeadwaterError):  # what can't be read of one sink is told by who runs it
+                found[sink] = left_behind(plain, sink, idle=sink in self._built())
+        return {sink: numbers for sink, numbers in found.items() if numbers}
+
+    def _remove(self, left: Mapping[str, Sequence[int]]) -> list[str]:
+        """Begin to remove them; their builders have ended."""
+        self.building |= {sink: _Building(sink, remove_left) for sink in left}
+        return [
+            Line(f"sink {sink}: generation {number} was begun for an older file, and is removed", sink=sink)
+            for sink, numbers in left.items()
+            for number in numbers
+        ]
+
     def _build(self, one: _Building) -> list[str]:
         if one.child is None:
             healing = one.sink in self.losses.healing  # a builder is at work: a sink has one at a time
-            if time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing:
+            due = time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing
+            if due and (one.work is not build or self.may_build(one.sink)):
                 one.attempt += 1
                 self.let_go(one.sink)
-                one.child = self.start(build, self.taken, one.sink, self.master)
+                one.child = self.start(one.work, self.taken, one.sink, self.master)
             return []
-        ended = one.child.ended()
-        said = [f"{one.sink}, its next generation: {line}" for line in one.child.lines()]
+        ended, title = one.child.ended(), f"{one.sink}, its next generation: " if one.work is build else ""
+        said = [title + line for line in one.child.lines()]
         return said + self._ended(one, one.child) if ended else said
 
     def give_way(self, sink: str) -> None:
@@ -213,12 +240,14 @@ class FileWatch:
             one.child, one.due = None, time.monotonic() + pause
             news = str(error) != one.error
             one.error = str(error)
-            return [
-                f"warning: sink {one.sink}: its next generation is not built, again in {pause:.0f} s: {error}"
-            ] * news
+            what = "its next generation is not built"
+            what = what if one.work is build else "what was begun for an older file is not removed"
+            return [f"warning: sink {one.sink}: {what}, again in {pause:.0f} s: {error}"] * news
         child.end()
         del self.building[one.sink]
         self._note()
+        if one.work is not build:
+            return self._led_back(one.sink)
         if equal:
             before = (
                 "the generation of before stays for `headwater rollback`, until `headwater retire`, or the next build"
@@ -228,6 +257,19 @@ class FileWatch:
         number = "N" if ready is None else ready.number
         verify = f"`headwater verify {self.taken.file} --sink {one.sink} --generation {number} --repair`"
         return [f"warning: sink {one.sink}: its next generation differs from Postgres and is not shown: {verify}"]
+
+    def _led_back(self, sink: str) -> list[str]:
+        """Build what the file says if readers were sent to the older file's generation all the same: its promotion had
+        begun, and was ended by `run`."""
+        because: Sequence[str] = ()
+        with suppress(HeadwaterError):  # what can't be read is told by who runs it
+            living = register_of(self.engine.pipeline, sink).generation()
+            because = outdated(self.plain, living) if living.started else ()
+        if not because:
+            return []
+        self.building[sink] = _Building(sink)
+        self._note()
+        return _begun({sink: because})
 
     def close(self) -> None:
         """End what it has begun: it goes on at the next start. Idempotent."""

@@ -16,17 +16,18 @@ from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import Shape
 from cdc.used import used_columns
 from operations.opened import going_on
-from operations.schema.after import after, resolved
-from operations.schema.case import Case
+from operations.schema.case import Case, cases, taken_later, with_former_names
 from operations.schema.changed import Changed, also, needs_capture
-from operations.schema.decide import ALL_ROWS, Verdict, combined, decide, mapped_after, other_key, together
-from operations.schema.mapped import note_mapped, read_mapped
+from operations.schema.decide import ALL_ROWS, Verdict, combined, other_key, together
+from operations.schema.joining import lacking
+from operations.schema.left_out import left_out
+from operations.schema.mapped import note_mapped
 from operations.schema.stopped import freeze_as_decided, views_named
+from operations.schema.undone import go_on, undone_tables
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
-from operations.state.frozen import freeze, known_to, read_frozen, thaw
+from operations.state.frozen import freeze, known_to, thaw
 from operations.state.shapes import owe
-from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 
 
@@ -66,59 +67,24 @@ def changed_tables(
     return found
 
 
-def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
-    """The same, knowing tables that are new, and what of a shape concerns nobody (files, defaults). Pure."""
+def noted(evolution: Evolution, shapes: Mapping[str, Shape], left: Collection[str] = ()) -> Evolution:
+    """The same, knowing tables that are new, but for those that are left for later; and what of a shape concerns nobody
+    (files, defaults). Pure."""
     acted = dict(evolution.acted)
     for name, now in shapes.items():
         known = acted.get(name)
         if known is None:
-            acted[name] = now
+            acted |= {} if name in left else {name: now}
         elif now.alike(known):
             acted[name] = replace(now, since=known.since)
     return evolution if acted == evolution.acted else replace(evolution, acted=acted)
 
 
-def cases(
-    pipeline: Pipeline, sink: str, catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
-) -> Iterator[tuple[Generation, Case]]:
-    """Every view of every generation of a sink that is kept up to date or filled, for each changed table that it reads.
-
-    Args:
-        pipeline: the loaded file.
-        sink: the sink's name.
-        catalogue: the tables as they are, with their columns' former names.
-        changed: see ``changed_tables``.
-    """
-    old = {name: with_former_names(known, catalogue.tables[name]) for name, (known, _) in changed.items()}
-    before = replace(catalogue, tables={**catalogue.tables, **old})
-    register = register_of(pipeline, sink)
-    living = register.living()
-    for number in register.written():
-        generation = register.generation(number)
-        if not generation.started:
-            continue  # it takes the tables as they are
-        defined = as_defined(pipeline, generation)
-        frozen, mapped = read_frozen(generation), read_mapped(generation)
-        own = known_to(pipeline, generation, before)
-        for name in view_names(defined, sink, generation):
-            was = resolved(defined, own, name)
-            if isinstance(was, ConfigError):
-                continue  # it was not run before
-            tables = sorted(view_tables(was).keys() & changed.keys())
-            for table, now in after(defined, own, catalogue, name, tables).items():
-                (known, new), fields = changed[table], mapped.get(name, {})
-                decision = whole = decide(known, new, was, now, defined.sinks[sink], fields)
-                if table in frozen.tables:
-                    first = replace(known, table=frozen.tables[table])
-                    whole = decide(first, new, was, now, defined.sinks[sink], fields)
-                left = mapped_after(decision, was, now, defined.sinks[sink], fields)
-                yield generation, Case(sink, number, number == living, name, table, decision, whole, left)
-
-
 def owed_to(
     pipeline: Pipeline, sink: str, catalogue: Catalogue, owed: Mapping[str, Collection[int]]
 ) -> dict[str, list[str]]:
-    """Columns that a sink's views need and that have values which no log has: table -> names.
+    """Columns that a sink's views need, as they are kept or as the file says, and that have values which no log has:
+    table -> names.
 
     Args:
         pipeline: the loaded file.
@@ -127,11 +93,14 @@ def owed_to(
         owed: table -> numbers of such columns, of those that were not read again.
     """
     found: dict[str, list[str]] = {}
+    # What the file says is built next: it is filled of the log, so what no log has is to be read before.
+    kept = [(pipeline, catalogue)] if owed else []
     register = register_of(pipeline, sink)
-    for number in register.written() if owed else []:
-        generation = register.generation(number)
-        own = known_to(pipeline, generation, catalogue)
-        defined = going_on(pipeline, generation, own) if generation.started else pipeline
+    for generation in map(register.generation, register.written() if owed else ()):
+        if generation.started:
+            own = known_to(pipeline, generation, catalogue)
+            kept.append((going_on(pipeline, generation, own), own))
+    for defined, own in kept:
         try:
             views = resolve_views(defined, own, sink)
         except ConfigError:
@@ -143,28 +112,6 @@ def owed_to(
                 names = [one.name for one in columns if one.ordinal in owed[table] and one.name in used]
                 found[table] = [*found.get(table, []), *(name for name in names if name not in found.get(table, []))]
     return {table: names for table, names in found.items() if names}
-
-
-def with_former_names(known: Shape, now: Table) -> Table:
-    """A table as it was, knowing what its columns had been called before: views may name them so. Pure.
-
-    Args:
-        known: the shape that it had.
-        now: as it is, with the former names that lead to its columns.
-    """
-    by_number = {column.ordinal: column.name for column in known.table.columns}
-    found = set[tuple[str, str]]()
-    for former, present in now.renamed:
-        name = by_number.get(now.by_name[present].ordinal)
-        if name is not None and former not in known.table.by_name:
-            found.add((former, name))
-    return replace(known.table, renamed=tuple(sorted(found)))
-
-
-def view_names(pipeline: Pipeline, sink: str, generation: Generation) -> list[str]:
-    """The views that a generation keeps; of a sink of tables, the tables."""
-    part = pipeline.sinks[sink]
-    return list(part.view_names) or generation.views()
 
 
 def act(
@@ -189,13 +136,18 @@ def act(
         broken: see ``changed_tables``.
         beside: the other sinks of this process: what one of them reads, and this one does not, is left to that one.
     """
-    come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
-    evolution = noted(evolution, shapes)
+    unasked = {name for name in shapes if not _asked_for(pipeline, evolution, name)}
+    come = shapes.keys() - evolution.acted.keys() - unasked if evolution.acted else set[str]()
+    evolution = noted(evolution, shapes, unasked if evolution.acted else ())
     changed = changed_tables(evolution, shapes, broken)
+    ahead = _ahead(pipeline, sink, evolution, shapes, {*changed, *broken})
+    changed |= {table: (evolution.acted[table], shapes[table]) for table in ahead}
     out = Acted(evolution)
-    for table in come if pipeline.policy.schema_ == "evolve" else ():
-        out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True, new=True))
-        out.said.append(f"table {table} is new, and captured from now on")
+    _joining(out, come, lacking(pipeline, sink, catalogue) & shapes.keys() - unasked - {*broken})
+    _taken_back(pipeline, sink, catalogue, out, undone_tables(evolution, shapes, {*ahead, *broken}))
+    for table, (known, mine) in left_out(pipeline, sink, catalogue, evolution, shapes, {*changed, *broken}).items():
+        was = with_former_names(known, catalogue.tables[table])
+        _taken_up(pipeline, out, Changed.of(was, known, shapes[table], mine), let=True)
     if not changed:
         return out
     found = list(cases(pipeline, sink, catalogue, changed))
@@ -204,8 +156,58 @@ def act(
         if not mine and _left_to(pipeline, sink, beside, catalogue, table):
             out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
             continue
-        _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
+        then = ahead.get(table, known)
+        _table(pipeline, out, with_former_names(then, catalogue.tables[table]), then, now, mine)
     return out
+
+
+def _ahead(
+    pipeline: Pipeline, sink: str, evolution: Evolution, shapes: Mapping[str, Shape], beside: Collection[str]
+) -> dict[str, Shape]:
+    """Tables that are what the sink was brought to, and that a generation took in another shape between: altered, and
+    altered back."""
+    register, found = register_of(pipeline, sink), dict[str, Shape]()
+    for generation in map(register.generation, register.written()):
+        if generation.started:
+            found |= taken_later(pipeline, generation, evolution.acted)
+    return {
+        table: taken
+        for table, taken in found.items()
+        if table in shapes and table not in beside and not shapes[table].alike(taken)
+    }
+
+
+def _asked_for(pipeline: Pipeline, evolution: Evolution, table: str) -> bool:
+    """Whether a table that comes is taken up: one of a schema that is captured whole, which nobody has named, waits for
+    `headwater apply` where every change does. Pure."""
+    named = pipeline.policy.schema_ == "evolve" or table in pipeline.source.tables
+    return named or table in evolution.allowed
+
+
+def _joining(out: Acted, come: Collection[str], lacked: Collection[str]) -> None:
+    """Tables are captured that are new, or that a sink of all tables comes to keep; then it takes them up."""
+    for table in sorted({*come, *lacked}):
+        under_way = out.evolution.todo.get(table)
+        if under_way is not None and (under_way.new or under_way.show):
+            continue
+        new = table in come
+        words = "the table is new" if new else "the sink comes to keep it"
+        todo = under_way or Todo((), time.time())
+        todo = replace(todo, what=(*todo.what, words), capture=True, new=True)
+        out.evolution = out.evolution.having(table, todo)
+        out.said.append(f"table {table} is new, and captured from now on" if new else f"table {table}: {words}")
+
+
+def _taken_back(
+    pipeline: Pipeline, sink: str, catalogue: Catalogue, out: Acted, undone: Mapping[str, tuple[Shape, Shape]]
+) -> None:
+    """What stood for a change that is none any more starts again: nobody has anything left to let through."""
+    found = list(cases(pipeline, sink, catalogue, undone)) if undone else []
+    for table in undone:
+        mine = [(generation, case) for generation, case in found if case.table == table]
+        out.evolution = go_on(out.evolution, table, mine)
+        out.retake |= {*_halted(mine)}
+        out.said.append(f"table {table} is what it was again: what waited for `headwater apply` goes on")
 
 
 def _left_to(pipeline: Pipeline, sink: str, beside: Collection[str], catalogue: Catalogue, table: str) -> bool:
@@ -242,14 +244,14 @@ def _waits(pipeline: Pipeline, out: Acted, one: Changed) -> None:
     if out.evolution.todo.get(table) != waiting:
         out.said.append(f"{one.title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
     out.evolution = out.evolution.having(table, waiting)
-    freeze_as_decided(pipeline, one.was, [(generation, case) for generation, case in one.found if case.decision.stops])
+    freeze_as_decided(pipeline, [(generation, case) for generation, case in one.found if case.decision.stops])
 
 
 def _left(out: Acted, one: Changed) -> None:
     """Columns that were added are ignored: what reads the table goes on with it as it was."""
     for generation, case in one.found:
         if case.decision.verdict > Verdict.NOTHING:
-            freeze(generation, one.was)
+            freeze(generation, case.was)
     acted, todo = one.acted(out.evolution)
     out.evolution = acted.having(one.was.qualified, todo)
     out.said.append(f"{one.title}: left as it was (policy.schema: ignore)")
@@ -261,7 +263,7 @@ def _taken_up(pipeline: Pipeline, out: Acted, one: Changed, *, let: bool) -> Non
     acted, todo = one.acted(out.evolution)
     for generation, case in found:
         note_mapped(generation, case.view, case.mapped)
-    again = freeze_as_decided(pipeline, one.was, found)
+    again = freeze_as_decided(pipeline, found)
     thawed = _thaw(table, found) if let else set[tuple[str, int]]()
     out.retake |= {(case.sink, case.generation) for case in concerned} | thawed | again
     built = again - thawed  # what was stopped until now can't go on; what comes next can

@@ -18,27 +18,26 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
-from cdc.resolve.views import resolve_views
+from cdc.resolve.views import resolve_views, view_tables
 from cdc.saying import Say
 from cdc.shapes import Shape
 from cdc.wording import worded
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.child_process import Apart, Start
-from operations.opened import with_table, without_absent
 from operations.rebuild.next_one import build_next
 from operations.run.machines import with_master
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.decide import ALL_ROWS, combined
+from operations.schema.joining import take_up
 from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.stopped import is_former, still_to_do, with_standing
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Work
 from operations.state.evolution import Evolution, Todo, read_allowed, read_evolution, write_evolution
 from operations.state.folder import chosen_sinks, register_of
-from operations.state.frozen import known_to, read_frozen
+from operations.state.frozen import read_frozen
 from operations.state.shapes import read_owed, remember_shapes
-from spark.disk.made_of import add_table, note_taken_up
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -117,6 +116,8 @@ class Evolving:
         self.pipeline, self.file, self.only, self.master = pipeline, file, only, master
         self.evolutions = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
         self._allowed = read_allowed(pipeline)
+        self._adopted = time.monotonic()  # the file that it goes by; and that with which it has looked at the tables
+        self._looked: Pipeline | None = None
         self._watch = ShapeWatch(pipeline)
         self._look: Look | None = None
         self._asked = 0.0
@@ -180,7 +181,7 @@ class Evolving:
         """Go by the file that the engine goes by."""
         if pipeline is self.pipeline:
             return
-        known, self.pipeline = self.evolutions, pipeline
+        known, self.pipeline, self._adopted = self.evolutions, pipeline, time.monotonic()
         named = [name for name in self.only if name in pipeline.sinks]
         self.evolutions = {
             sink: known.get(sink) or read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, named)
@@ -201,6 +202,7 @@ class Evolving:
             said += acted.said
         self._absent = frozenset(table for _, table, _ in self._todo() if table not in look.shapes)
         said += self._owed(catalogue)
+        self._looked = self.pipeline if look.began >= self._adopted else self._looked
         self._work.break_off(self.pipeline, lambda step: self._overtaken(step, begun, retake))
         self._take_again(engine, replace(look, catalogue=catalogue), retake)
         return list(dict.fromkeys(said))
@@ -348,28 +350,25 @@ class Evolving:
         return True
 
     def _take_up(self, engine: Engine, sink: str, table: str, said: list[str]) -> bool:
-        """Let the generations of a sink of whole tables keep a new one too; whether readers are to see it."""
-        if self.pipeline.sinks[sink].tables != "all":
+        """Let a sink of whole tables keep a new one too, and open it anew; whether readers are to see it."""
+        if not take_up(self.pipeline, sink, engine.catalogue, table, said):
             return False
-        register = register_of(self.pipeline, sink)
-        for number in register.written():
-            generation = register.generation(number)
-            if not generation.started:
-                continue  # it takes the tables as they are
-            known = known_to(self.pipeline, generation, engine.catalogue)
-            try:
-                defined = with_table(self.pipeline, generation, table)
-                resolve_views(without_absent(self.pipeline, defined, sink, known), known, sink)
-            except ConfigError as error:
-                said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
-                return False
-            if self.pipeline.sinks[sink].form != "columns":
-                note_taken_up(generation, table)
-            add_table(generation, table)
         self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
         for build in [build for build in engine.builds if build.sink == sink]:
             engine.take_again(build)
         return True
+
+    def may_build(self, engine: Engine, sink: str) -> bool:
+        """Whether a next generation of a sink can be filled as the engine's file says: the tables were looked at with
+        that file, and of none that it reads rows are still to be read again, which it would lack."""
+        if self._looked is not engine.pipeline:
+            return False
+        unread = {table for _, table, todo in self._todo() if todo.read is not None and not todo.waits}
+        try:
+            views = resolve_views(engine.pipeline, engine.catalogue, sink) if unread else []
+        except ConfigError:
+            return True  # who builds it says what is wrong
+        return not any(view_tables(view).keys() & unread for view in views)
 
     def let_go(self, sink: str) -> None:
         """Another file was applied, and a generation of the sink is built from it: end the one that is built here.

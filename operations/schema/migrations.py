@@ -16,10 +16,11 @@ from connectors.postgres import Connection, connect
 from connectors.tables.partitions import estimated_rows
 from connectors.tables.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost
-from operations.schema.act import cases, changed_tables
-from operations.schema.case import Case
+from operations.schema.act import changed_tables
+from operations.schema.case import Case, cases
 from operations.schema.changed import in_words
 from operations.schema.decide import Verdict, together
+from operations.schema.left_out import left_out
 from operations.schema.statements import controls_transaction, statements, unframed
 from operations.state.evolution import Evolution, allow, has_evolution, read_evolution, write_evolution
 from operations.state.folder import numbered_state_dir
@@ -77,6 +78,9 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
             mine = changed_tables(one, shapes, ())
             found += [case for _, case in cases(pipeline, sink, told, mine)]
             changed |= mine
+            for table, (was, left) in left_out(pipeline, sink, told, one, shapes, mine).items():
+                found += [case for _, case in left]
+                changed.setdefault(table, (was, shapes[table]))
         return [_told(pipeline, connection, table, *pair, found) for table, pair in sorted(changed.items())]
 
 

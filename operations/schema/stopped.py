@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cdc.catalogue import Table
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import topics_of
 from cdc.wording import split, worded
@@ -26,19 +25,19 @@ AGAIN = "it can be followed again, by another generation"
 BUILT = "a new generation is built (`evolving` in status)"
 
 
-def freeze_as_decided(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:
+def freeze_as_decided(pipeline: Pipeline, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:
     """Let generations whose target can't hold what comes go on with the table as it was, or without it.
 
     Args:
         pipeline: the loaded file.
-        was: the table as it was.
-        found: each view that reads it, of each generation.
+        found: each view that reads a changed table, of each generation.
 
     Returns:
         (sink, generation) of those that an earlier change had stopped, where nothing is refused any more.
     """
     again, file = set[tuple[str, int]](), pipeline.file or "FILE"
     for generation, case in found:
+        was = case.was
         mine = [one for other, one in found if other.folder == generation.folder]
         named = sorted({one.view for one in mine if one.decision.stops} | {case.view})  # one text for the generation
         why = f"{views_named(named)} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"

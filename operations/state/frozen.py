@@ -148,6 +148,16 @@ def thaw(generation: Generation, table: str) -> bool:
     return True
 
 
+def release(generation: Generation, table: str) -> None:
+    """Let the flows that read a table go on with it as it was: what has stopped them is no more.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    known = read_frozen(generation)
+    _write_frozen(generation, known.tables, {name: why for name, why in known.refused.items() if name != table})
+
+
 def _write_frozen(generation: Generation, tables: Mapping[str, Table], refused: Mapping[str, str]) -> None:
     text = json.dumps(
         {"format": SHAPES, "tables": {name: asdict(one) for name, one in tables.items()}, "refused": dict(refused)}

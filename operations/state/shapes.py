@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from cdc.catalogue import Table
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, Shapes
 from operations.state.folder import pipeline_folder
@@ -40,6 +41,20 @@ def remember_shapes(pipeline: Pipeline, seen: Mapping[str, Shape]) -> Shapes:
         if now != known:
             write_atomic(pipeline_folder(pipeline) / "shapes.json", now.to_json())
         return now
+
+
+def positions(pipeline: Pipeline, tables: Iterable[Table]) -> dict[str, int]:
+    """Since when tables have been what somebody takes them for: table -> LSN in bytes; nothing of one that was never
+    seen so.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+    """
+    shapes, found = known_shapes(pipeline).tables, dict[str, int]()
+    for table in tables:
+        same = [shape.since for shape in shapes.get(table.qualified, ()) if shape.table == table]
+        found |= {table.qualified: same[-1]} if same else {}
+    return found
 
 
 @contextmanager

@@ -82,7 +82,16 @@ class Parts:
             )
             made.callback(losses.close)
             if not wanted.until_caught_up:
-                edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go)
+                edits = FileWatch(
+                    engine,
+                    source,
+                    losses,
+                    taken,
+                    only,
+                    master,
+                    let_go=evolving.let_go,
+                    may_build=lambda sink: evolving.may_build(engine, sink),
+                )
             made.pop_all()
         return cls(engine, source, halting, evolving, losses, edits)
 

@@ -46,6 +46,13 @@ def keep_definition(generation: Generation, definition: Mapping[str, Any]) -> No
     write_atomic(generation.folder / "definition.json", json.dumps(definition, indent=1))
 
 
+def shapes_taken(generation: Generation) -> Mapping[str, int]:
+    """The shapes in which a generation took its tables when it began: table -> LSN since when that shape holds; nothing
+    of one that nobody had seen before, and of a generation that an older version has made."""
+    path = generation.folder / "definition.json"
+    return dict(_definition(path).get("shapes", {})) if path.exists() else {}
+
+
 def add_table(generation: Generation, table: str) -> bool:
     """Let a generation of a sink of whole tables keep another one; whether it did not before.
 

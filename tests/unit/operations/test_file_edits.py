@@ -15,6 +15,7 @@ import pytest
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline, loads
 from operations.edits import file_watch
+from operations.edits.build import build, remove_left
 from operations.edits.changes import changes_between
 from operations.edits.file_watch import FileWatch
 from operations.edits.pending import pending
@@ -33,6 +34,7 @@ from operations.state.accepted import (
 from operations.state.folder import register_of
 from spark.disk.files import disk_full
 from spark.disk.made_of import define
+from spark.disk.register import Stage
 from tests.support.apart import Child
 from tests.support.promoted import promoted
 
@@ -147,6 +149,19 @@ def test_a_warehouse_is_opened_anew_for_a_table_that_is_captured_no_more_and_for
     for before, after in ((both, without), (without, both)):
         assert changes_between(before, after).reopened == (("lake", 1),)
     assert changes_between(both, both).lines() == []
+
+
+def test_a_sink_that_comes_to_keep_all_tables_is_told(files: Files) -> None:
+    """`plan` had nothing to change, and nothing was done either."""
+    some = LAKE.replace("tables: all", "tables: [public.t]")
+    old, new = files.load(more=some), files.load(more=LAKE)
+    filled(old, "lake")
+    changes = changes_between(old, new)
+    assert changes.to_dict()["widened"] == ["lake"] and not changes.rebuilt and not changes.reopened
+    assert changes.lines() == ["run has sink lake take up the captured tables that it does not keep yet"]
+    assert changes_between(new, new).lines() == []
+    other = changes_between(old, files.load(more=LAKE.replace("namespace: n", "namespace: other")))
+    assert list(other.rebuilt) == ["lake"] and not other.widened  # the next one keeps them from its beginning
 
 
 def test_a_sink_of_another_kind_needs_another_name(files: Files) -> None:
@@ -360,6 +375,95 @@ def test_a_newer_file_ends_what_the_older_one_asked_for(files: Files, run: Run) 
     run.engine.paused = {"cache": None}
     run.apply(files.text(column="title"))
     assert len(run.children) == 1  # not while it is paused
+
+
+def begun(files: Files, stage: Stage, *, own: bool = True, column: str = "title") -> int:
+    """A generation of a file that has this column, in a stage."""
+    pipeline = files.load(column=column)
+    register = register_of(pipeline, "cache")
+    number = register.create("views.v.columns changed", own=own).number
+    generation = register.generation(number)
+    (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    define(generation, pipeline, [])
+    if stage != "filling":
+        register.move(number, stage)
+    return number
+
+
+@pytest.mark.parametrize("stage", ["filling", "ready"])
+def test_what_was_begun_for_a_file_that_was_taken_back_goes(files: Files, run: Run, stage: Stage) -> None:
+    """It stayed half filled, or was kept up to date for good, and `promote` would have shown that file's documents."""
+    run.apply(files.text(column="title"))
+    number = begun(files, stage)
+    said = run.apply(files.text())
+    assert run.children[0].broken_off
+    assert f"sink cache: generation {number} was begun for an older file, and is removed" in said
+    _, child = run.children
+    assert child.arguments[0] is remove_left and child.arguments[2:] == ("cache", None)
+    assert file_status(run.engine.pipeline)["building"] == []  # nothing is built, and no start would go on with it
+    child.said, child.error, child.over = ["sink cache: x"], HeadwaterError("no Redis"), True
+    told = run.watch.step()
+    assert told[0] == "sink cache: x" and "what was begun for an older file is not removed, again in" in told[1]
+    again = Run(files)  # killed before it was removed: the same file asks for the same
+    again.watch.step()
+    assert [one.arguments[0] for one in again.children] == [remove_left]
+    again.children[0].finish()
+    assert again.watch.step() == [] and not again.watch.building
+
+
+def test_readers_that_were_sent_to_a_file_that_was_taken_back_are_led_back(files: Files, run: Run) -> None:
+    run.apply(files.text(column="title"))
+    number, register = begun(files, "ready"), register_of(files.load(), "cache")
+    register.begin_promotion(number, 1)
+    run.apply(files.text())
+    register.promote(number)  # `run` ends what was cut
+    run.children[1].finish()
+    assert run.watch.step() == ["sink cache: its next generation is built, because views.v.columns changed"]
+    run.watch.step()
+    assert run.children[2].arguments[0] is build and file_status(run.engine.pipeline)["building"] == ["cache"]
+
+
+def test_what_a_person_has_begun_and_what_the_file_asks_for_stays(files: Files, run: Run) -> None:
+    begun(files, "ready", own=False)
+    begun(files, "ready", column="name")  # as the file says: it differs from Postgres, and waits for a person
+    run.apply(files.text(more=NEW))
+    assert run.children == [] and not run.watch.building
+
+
+def test_what_had_not_begun_to_write_goes_where_it_was_ours(files: Files, run: Run) -> None:
+    """Between its number and its first documents Spark starts, for seconds; it was listed as being filled for good."""
+    register = register_of(files.load(), "cache")
+    register.create("a table was altered", own=True)  # by whoever follows the tables: not of a file
+    run.apply(files.text(more=NEW))
+    assert run.children == []
+    run.apply(files.text(column="title", more=NEW))
+    run.apply(files.text(more=NEW))
+    assert run.children[-1].arguments[0] is remove_left
+
+
+def test_what_is_left_of_an_older_file_is_removed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(files.load(), "cache")
+    kept = begun(files, "ready", own=False)
+    gone = [begun(files, "ready"), begun(files, "filling"), begun(files, "retiring")]  # cut in its middle
+    removed = list[int]()
+    monkeypatch.setattr("operations.generations.retire.retire", lambda *given: removed.append(given[2]))
+    remove_left(lambda _line: None, Text("p.yaml", files.text(), 1.0), "cache", None)
+    assert removed == gone and kept not in removed
+
+
+def test_what_is_built_waits_until_what_it_needs_was_read(files: Files, run: Run) -> None:
+    """It was filled of a log that had no values of a column which the file had come to show."""
+    may = {"cache": False}
+    run.watch.may_build = may.__getitem__
+    run.apply(files.text(column="title"))
+    assert run.watch.step() == [] and run.children == []
+    may["cache"] = True
+    run.watch.step()
+    assert len(run.children) == 1
+    number = begun(files, "ready")
+    may["cache"] = False
+    run.apply(files.text())  # to remove one needs nothing
+    assert number and run.children[1].arguments[0] is remove_left
 
 
 def test_a_sink_has_one_builder_at_a_time(files: Files, run: Run) -> None:

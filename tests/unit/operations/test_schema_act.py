@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
+from operations import opened
 from operations.schema import migrations
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.changed import in_words
@@ -310,6 +312,150 @@ def test_pause_waits_for_apply_and_then_does_the_same(tmp_path: Path) -> None:
     assert not after.evolution.todo["public.orders"].waits
 
 
+RENAMED = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, name="moment"))), since=9)
+RETYPED = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, type_name="text", base_type="text"))))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "after-apply"])
+@pytest.mark.parametrize(
+    ("policy", "altered"),
+    [("pause", MORE), ("pause", RENAMED), ("pause", RETYPED), ("ignore", RENAMED), ("ignore", RETYPED)],
+)
+def test_what_waits_for_apply_goes_on_when_the_change_is_undone(
+    tmp_path: Path, policy: str, altered: Shape, again: bool
+) -> None:
+    """It stood for good: `apply`, which was advised, found nothing to let through, and so did each start."""
+    pipeline = make(tmp_path, policy)
+    out = done(pipeline, {**BEFORE, "public.orders": altered})
+    assert out.evolution.todo["public.orders"].waits
+    back = {**BEFORE, "public.orders": replace(ORDERS, since=20)}
+    let = replace(out.evolution, allowed=back if again else {})
+    after = done(pipeline, back, let)
+    assert (dict(after.evolution.todo), after.retake) == ({}, {("search", 1)})
+    assert "is what it was again" in after.said[0] and done(pipeline, back, after.evolution).said == []
+
+
+def test_a_view_that_was_refused_while_it_waited_goes_on_too(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "pause")
+    generation = register_of(pipeline, "search").generation(1)
+    less = {**BEFORE, "public.customers": replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))}
+    busy = Todo(("x",), 1.0, read="")
+    out = done(pipeline, less, Evolution(BEFORE, {"public.customers": busy}))
+    assert read_frozen(generation).refused and out.evolution.todo["public.customers"].waits
+    after = done(pipeline, BEFORE, out.evolution)
+    assert read_frozen(generation) == Frozen() and after.retake == {("search", 1)}
+    left = after.evolution.todo["public.customers"]
+    assert (left.read, left.waits, left.rebuild) == ("", False, False)  # what was under way before is still done
+
+
+def test_what_was_ignored_before_stays_ignored_when_a_later_change_is_undone(tmp_path: Path) -> None:
+    head, rest = TEXT.split("views:\n")
+    text = head + "views:\n" + rest.replace("order: {root: orders}", 'order: {root: orders, where: "at > 0"}')
+    pipeline = make(tmp_path, "ignore", text)
+    generation = register_of(pipeline, "search").generation(1)
+    first = done(pipeline, {**BEFORE, "public.orders": MORE})
+    assert not read_frozen(generation).refused
+    renamed = replace(MORE, table=replace(MORE.table, columns=(ID, replace(AT, name="moment"), NOTE)), since=20)
+    second = done(pipeline, {**BEFORE, "public.orders": renamed}, first.evolution)
+    assert second.evolution.todo["public.orders"].waits and read_frozen(generation).refused
+    third = done(pipeline, {**BEFORE, "public.orders": replace(MORE, since=30)}, second.evolution)
+    assert dict(third.evolution.todo) == {} and third.retake == {("search", 1)}
+    assert read_frozen(generation) == Frozen({"public.orders": ORDERS.table})
+
+
+def test_a_key_that_is_what_it_was_again_is_built_anew_as_promised(tmp_path: Path) -> None:
+    """Records of both keys may be in the topic; of a table whose changes are missing nothing is known before."""
+    pipeline = make(tmp_path, "pause")
+    keyed = replace(ORDERS, table=replace(ORDERS.table, primary_key=("at",)), since=9)
+    out = done(pipeline, {**BEFORE, "public.orders": keyed})
+    assert out.evolution.todo["public.orders"].waits
+    told = Catalogue({name: shape.table for name, shape in BEFORE.items()})
+    broken = act(pipeline, "search", told, BEFORE, out.evolution, ["public.orders"])
+    assert broken.evolution.todo["public.orders"].waits
+    after = done(pipeline, BEFORE, out.evolution)
+    todo = after.evolution.todo["public.orders"]
+    assert (todo.waits, todo.rebuild) == (False, True)
+    assert read_frozen(register_of(pipeline, "search").generation(1)).refused
+
+
+@pytest.mark.parametrize("policy", ["evolve", "pause"])
+def test_a_generation_is_judged_by_the_tables_that_it_took_and_not_by_those_its_sink_was_brought_to(
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rebuild --auto` after a migration, while `run` was down or the change waited for `apply`: what had just been
+    proved was frozen to the table of before, which its index refuses, and another one was to be built."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline, wider = make(tmp_path, policy), replace(WIDER, since=9)
+    register, now = register_of(pipeline, "search"), {**BEFORE, "public.orders": wider}
+    remember_shapes(pipeline, BEFORE)
+    known = Evolution(acted=BEFORE)
+    if policy == "pause":
+        known = done(pipeline, now, known).evolution
+        assert known.todo["public.orders"].waits
+    remember_shapes(pipeline, now)
+    build = opened.open_generation(
+        pipeline, Catalogue({name: shape.table for name, shape in now.items()}), "search", register.create("x").number
+    )
+    opened.accept(build)
+    build.generation.unlock()
+    (build.generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    promoted(register, 2)
+    seen = replace(wider, since=12)  # by `run`, later
+    out = done(pipeline, {**BEFORE, "public.orders": seen}, replace(known, allowed={"public.orders": seen}))
+    assert read_frozen(register.generation(2)) == Frozen() and not out.evolution.todo["public.orders"].rebuild
+    assert read_frozen(register.generation(1)).tables == {"public.orders": ORDERS.table}
+    narrow = replace(ORDERS, files="h", since=20)
+    let = replace(out.evolution, allowed={"public.orders": narrow})
+    after = done(pipeline, {**BEFORE, "public.orders": narrow}, let)  # the next change is one for it, too
+    assert after.evolution.todo["public.orders"].rebuild
+    assert read_frozen(register.generation(2)).tables == {"public.orders": WIDER.table}
+
+
+def test_a_generation_that_took_another_table_goes_on_with_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Altered again behind a rebuild that nobody had followed: it is left with what it was made of."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline = make(tmp_path)
+    register, text = register_of(pipeline, "search"), replace(AT, type_name="text", base_type="text")
+    texts = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, text)), files="t", since=15)
+    remember_shapes(pipeline, BEFORE)
+    remember_shapes(pipeline, {"public.orders": replace(WIDER, since=9)})
+    tables = Catalogue({"public.orders": WIDER.table, "public.customers": CUSTOMERS.table})
+    build = opened.open_generation(pipeline, tables, "search", register.create("x").number)
+    opened.accept(build)
+    build.generation.unlock()
+    (build.generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    promoted(register, 2)
+    out = done(pipeline, {**BEFORE, "public.orders": texts})
+    assert out.evolution.todo["public.orders"].rebuild
+    frozen = [read_frozen(register.generation(number)).tables["public.orders"] for number in (1, 2)]
+    assert frozen == [ORDERS.table, WIDER.table]
+
+
+def test_a_table_that_was_altered_and_altered_back_has_changed_for_what_took_it_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its documents would have kept the column that is gone: the sink had never known of it."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline = make(tmp_path)
+    register = register_of(pipeline, "search")
+    remember_shapes(pipeline, BEFORE)
+    remember_shapes(pipeline, {"public.orders": MORE})
+    tables = Catalogue({"public.orders": MORE.table, "public.customers": CUSTOMERS.table})
+    build = opened.open_generation(pipeline, tables, "search", register.create("x").number)
+    opened.accept(build)
+    build.generation.unlock()
+    (build.generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    promoted(register, 2)
+    back = {**BEFORE, "public.orders": replace(ORDERS, since=20)}
+    out = done(pipeline, back)
+    assert out.evolution.todo["public.orders"].read == "" and out.retake == {("search", 2)}
+    assert out.said[0] == "table public.orders: column note was dropped"
+    again = done(pipeline, back, out.evolution)
+    assert (again.said, again.evolution) == ([], out.evolution)
+
+
 def test_ignore_leaves_new_columns_and_stops_at_others(tmp_path: Path) -> None:
     pipeline = make(tmp_path, "ignore")
     out = done(pipeline, {**BEFORE, "public.orders": MORE})
@@ -401,6 +547,62 @@ def test_what_was_left_out_comes_once_it_is_let_through(tmp_path: Path) -> None:
     assert (out.evolution.todo["public.orders"].read, out.retake) == ("", {("search", 1)})
 
 
+def test_what_was_left_out_comes_once_the_file_says_evolve(tmp_path: Path) -> None:
+    """It never came, `plan` had nothing to change, and `verify` was equal."""
+    ignored = done(make(tmp_path, "ignore"), {**BEFORE, "public.orders": MORE}).evolution
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)).replace("POLICY", "evolve"), "shop.yaml", {})
+    now = {**BEFORE, "public.orders": MORE}
+    generation = register_of(pipeline, "search").generation(1)
+    under_way = replace(ignored, todo={"public.orders": Todo(("x",), 1.0, rebuild=True)})
+    assert done(pipeline, now, under_way).said == [] and read_frozen(generation).tables
+    told = Catalogue({name: shape.table for name, shape in now.items()})
+    assert act(pipeline, "search", told, now, ignored, ["public.orders"]).said == []  # mended first, by hand
+    out = done(pipeline, now, ignored)
+    assert read_frozen(generation) == Frozen() and out.retake == {("search", 1)}
+    assert (
+        out.evolution.todo["public.orders"].read == "" and out.said[0] == "table public.orders: column note was added"
+    )
+    assert done(pipeline, now, out.evolution).said == []
+
+
+def test_plan_names_what_was_left_out_once_the_file_says_evolve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {**BEFORE, "public.orders": MORE}
+    ignored = done(make(tmp_path, "ignore"), now).evolution
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)).replace("POLICY", "evolve"), "shop.yaml", {})
+    write_evolution(pipeline, "search", ignored)
+    tables = Catalogue({name: shape.table for name, shape in now.items()})
+    monkeypatch.setattr(migrations, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(migrations, "read_shapes", lambda *_, **__: (tables, now))
+    monkeypatch.setattr(migrations, "estimated_rows", lambda *_: {"public.orders": 7})
+    [told] = migrations.migrations(pipeline)
+    assert (told["table"], told["changes"], told["read"]) == ("public.orders", ["column note was added"], 7)
+    assert [(one["view"], one["verdict"]) for one in told["views"]] == [("order", "in place and read again")]
+    assert read_frozen(register_of(pipeline, "search").generation(1)).tables  # and changes nothing
+
+
+def test_what_was_left_out_and_can_not_be_held_is_built_anew_but_not_where_readers_were_taken_back(
+    tmp_path: Path,
+) -> None:
+    count = 'aggregates: {n: {table: customers, on: {id: id}, value: "count(*)"}}'
+    text = TEXT.replace("order: {root: orders}", f"order: {{root: orders, {count}}}")
+    text += 'row_store: {url: "redis://127.0.0.1:1"}\n'
+    ignored = done(make(tmp_path, "ignore", text), {**BEFORE, "public.orders": MORE}).evolution
+    pipeline = loads(text.replace("STATE", str(tmp_path)).replace("POLICY", "evolve"), "shop.yaml", {})
+    register, now = register_of(pipeline, "search"), {**BEFORE, "public.orders": MORE}
+    out = done(pipeline, now, ignored)
+    assert out.evolution.todo["public.orders"].rebuild
+    assert read_frozen(register.generation(1)).tables  # it goes on as it was until then
+    register.create("x", own=True)
+    promoted(register, 2)
+    built = replace(out.evolution, todo={})
+    assert done(pipeline, now, built).said == []
+    register.begin_promotion(1, 2)
+    register.promote(1)
+    assert done(pipeline, now, built).said == []
+
+
 def test_what_waits_forgets_nothing_of_what_was_under_way(tmp_path: Path) -> None:
     pipeline = make(tmp_path, "pause")
     busy = Todo(("x",), 1.0, read="", rebuild=True, capture=True, sweep=True, new=True)
@@ -459,6 +661,8 @@ def test_values_that_no_log_has_are_owed_until_a_view_needs_them(tmp_path: Path)
     more = loads(
         TEXT.replace("STATE", str(tmp_path)).replace("POLICY", "evolve").replace("[id, name]", "[id, note]"), "f", {}
     )
+    # Also while what is there goes on as it was defined: the next one is filled of a log that lacks them.
+    assert owed_to(more, "search", catalogue, read_owed(pipeline)) == {"public.customers": ["note"]}
     register_of(more, "search").generation(1).flow_folder("main").joinpath("checkpoint").rmdir()
     assert owed_to(more, "search", catalogue, read_owed(pipeline)) == {"public.customers": ["note"]}
     owe(pipeline, "public.customers", settled=True)

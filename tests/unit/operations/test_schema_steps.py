@@ -23,6 +23,8 @@ from operations.schema.work import LONGEST_PAUSE, Work
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
 from operations.state.frozen import freeze
+from operations.state.shapes import owe
+from spark.disk.made_of import define
 from tests.support.apart import Child
 from tests.support.promoted import promoted
 
@@ -253,6 +255,48 @@ def test_what_is_to_be_done_for_a_table_outlasts_a_look_that_does_not_find_it(tm
         evolving._follow(engine, Look(Catalogue({"public.orders": ORDERS.table}), there), ())
         evolving._work_off(engine, [])
         assert evolving.evolutions["cache"].todo["public.orders"] == left and begun
+    finally:
+        evolving.close()
+
+
+def test_a_file_that_shows_a_column_whose_values_no_log_has_is_built_once_they_were_read(
+    now: list[float], tmp_path: Path
+) -> None:
+    """The next generation had null where Postgres has the column's default: the table was never read."""
+    (tmp_path / "shop").mkdir()
+    stars = Column("stars", "integer", "int4", ordinal=2)
+    shapes = {"public.orders": replace(ORDERS, table=replace(ORDERS.table, columns=(*ORDERS.table.columns, stars)))}
+    tables = Catalogue({name: shape.table for name, shape in shapes.items()})
+
+    def file(columns: str) -> Pipeline:
+        text = TEXT.replace("STATE", str(tmp_path)).replace("tables: all", "view: order")
+        return loads(f"{text}views: {{order: {{root: orders, columns: [{columns}]}}}}\n", "shop.yaml", {})
+
+    before, after = file("id"), file("id, stars")
+    generation = register_of(before, "cache").generation(1)
+    define(generation, before, [])
+    (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    owe(before, "public.orders", [2])
+    evolving = Evolving(before, Path("shop.yaml"))
+    engine: Any = SimpleNamespace(builds=[], pipeline=before, catalogue=tables)
+    evolving.evolutions["cache"] = Evolution(acted=shapes)
+    try:
+        assert not evolving.may_build(engine, "cache")  # nobody has looked yet
+        now[0] += 1
+        evolving._follow(engine, Look(tables, shapes, now[0]), ())
+        assert evolving.may_build(engine, "cache") and not evolving.evolutions["cache"].todo
+        engine.pipeline = after
+        assert not evolving.may_build(engine, "cache")
+        evolving._adopt(after)
+        evolving._follow(engine, Look(tables, shapes, now[0] - 1), ())
+        assert not evolving.may_build(engine, "cache")  # that look was begun before, and may lack a table of the file
+        now[0] += 1
+        evolving._follow(engine, Look(tables, shapes, now[0]), ())
+        assert evolving.evolutions["cache"].todo["public.orders"].read == "" and not evolving.may_build(engine, "cache")
+        evolving._set("cache", "public.orders", None)
+        assert evolving.may_build(engine, "cache")
+        evolving._set("cache", "public.others", READ)
+        assert evolving.may_build(engine, "cache")  # its views do not read that one
     finally:
         evolving.close()
 

@@ -1,0 +1,83 @@
+"""Tables that join a sink of all tables while it lives: which it does not keep yet, and how it comes to keep one."""
+
+from __future__ import annotations
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError
+from cdc.pipeline import Pipeline
+from cdc.resolve.views import resolve_views
+from operations.opened import going_on, named_tables, with_table, without_absent
+from operations.state.folder import register_of
+from operations.state.frozen import known_to
+from spark.disk.made_of import add_table, as_defined, note_taken_up
+from spark.disk.state import Generation
+
+
+def lacking(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
+    """Captured tables that a sink of all tables does not keep, and could: its generations were made when they were not
+    there, or when the file named others.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        catalogue: the captured tables.
+
+    Raises:
+        StateError: what is kept of a generation can't be read (terminal).
+    """
+    if pipeline.sinks[sink].tables != "all":
+        return set()
+    found, generations = set[str](), _started(pipeline, sink)
+    for generation in generations:
+        if not catalogue.tables.keys() - {*named_tables(as_defined(pipeline, generation).sinks[sink])}:
+            continue
+        known = known_to(pipeline, generation, catalogue)
+        try:
+            views = resolve_views(going_on(pipeline, generation, known), known, sink)
+        except ConfigError:
+            return set()  # it is not run
+        found |= catalogue.tables.keys() - {view.table.qualified for view in views}
+    keyed = [table for table in found if catalogue.tables[table].primary_key]
+    return {table for table in keyed if all(_unfit(pipeline, one, catalogue, table) is None for one in generations)}
+
+
+def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, said: list[str]) -> bool:
+    """Let the generations of a sink of whole tables keep a new one too; whether readers are to see it.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        catalogue: the captured tables.
+        table: ``schema.table``.
+        said: gets a line if that can't be.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    if pipeline.sinks[sink].tables != "all":
+        return False
+    for generation in _started(pipeline, sink):
+        if (error := _unfit(pipeline, generation, catalogue, table)) is not None:
+            said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
+            return False
+        if pipeline.sinks[sink].form != "columns":
+            note_taken_up(generation, table)
+        add_table(generation, table)
+    return True
+
+
+def _started(pipeline: Pipeline, sink: str) -> list[Generation]:
+    """Generations that go on as they were defined; another one takes the tables as they are."""
+    register = register_of(pipeline, sink)
+    return [one for one in map(register.generation, register.written()) if one.started]
+
+
+def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> ConfigError | None:
+    """Why a generation can't keep a table besides; None if it can."""
+    known = known_to(pipeline, generation, catalogue)
+    try:
+        defined = with_table(pipeline, generation, table)
+        resolve_views(without_absent(pipeline, defined, generation.sink, known), known, generation.sink)
+    except ConfigError as error:
+        return error
+    return None

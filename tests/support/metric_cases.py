@@ -59,7 +59,7 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
     )
     write_source_note(made, source)
     if verified:
-        totals = Totals()
+        totals = Totals(300.0)
         one = {"sink": "cache", "error": None, "views": [{**VIEW, "changed": []}]}
         totals.take({"at": now, "equal": True, "sample": None, "sinks": [one]})
         (state_dir(made) / name / "verify.prom").write_text(audit_metrics(name, totals))

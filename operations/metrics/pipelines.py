@@ -5,6 +5,7 @@ Docs: docs/metrics.md; a test fails when one is not there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -29,6 +30,7 @@ from spark.disk.status import BATCH_SECONDS, FlowStatus
 Labels = dict[str, str]
 Values = list[tuple[Mapping[str, str], float]]
 AUDIT = "verify.prom"
+_log = logging.getLogger(__name__)
 
 
 def metrics(pipelines: Iterable[Pipeline]) -> str:
@@ -54,16 +56,17 @@ class _Pipelines(Collector):
         for pipeline in self.pipelines:
             try:
                 reports[pipeline.name] = judged(pipeline)
-            except (HeadwaterError, OSError):
-                continue
+            except Exception as error:  # a file of the state folder may hold anything after a restore
+                _log.debug("pipeline %s can't be judged: %s: %s", pipeline.name, type(error).__name__, error)
         known: Values = [({"pipeline": one.name}, int(one.name in reports)) for one in self.pipelines]
         yield gauge("headwater_state_readable", "1 if the pipeline's state folder can be read.", known)
         yield from _source(reports)
         yield from _sinks(reports)
         yield from _flows(reports)
-        yield from push_metrics(self.pipelines)
-        yield from standing_metrics(self.pipelines)
-        yield from _audits(self.pipelines)
+        readable = [one for one in self.pipelines if one.name in reports]
+        yield from push_metrics(readable)
+        yield from standing_metrics(readable)
+        yield from _audits(readable)
 
 
 def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:

@@ -21,7 +21,7 @@ def push_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
     for pipeline in pipelines:
         try:
             found += [({"pipeline": pipeline.name, "webhook": one["name"]}, one) for one in push_report(pipeline)]
-        except HeadwaterError:
+        except (HeadwaterError, OSError):  # of the others is told
             continue
     asked = [(of, one["state"]) for of, one in found if one["state"] != "paused"]  # nobody is alarmed of a pause
     well: Samples = [(of, int(state in ("delivering", "standby", "starting"))) for of, state in asked]

@@ -90,7 +90,7 @@ def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
             found: dict[str, Any] = json.loads(note_path(pipeline, outlet.name).read_text())
             at = float(found.pop("at"))
             health = Health(**found)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             health, at = Health(), 0.0
         if ago(at, time.time()) > STALE_SECONDS:
             health.state = "stopped"

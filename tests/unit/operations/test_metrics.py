@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import time
 from dataclasses import replace
@@ -9,10 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdc.pipeline import load
+from cdc.pipeline import Pipeline, load
 from console.http.app import make_app
 from console.http.guard import Access
 from console.http.served import Pipelines
@@ -20,8 +22,11 @@ from operations.freshness.note import (
     read_source_note,
     write_source_note,
 )
+from operations.metrics import pipelines as metrics_module
 from operations.metrics.pipelines import metrics
-from operations.state.folder import state_dir
+from operations.push.health import note_path
+from operations.state.folder import register_of, state_dir
+from operations.status.facts import Report
 from operations.status.judgement import JUDGEMENTS
 from tests.support.lone_cache import FILE
 from tests.support.metric_cases import NAME, ROOT, named, pipeline, samples
@@ -100,6 +105,59 @@ def test_several_pipelines_are_one_text_and_one_that_cant_be_read_is_named(tmp_p
     assert len(re.findall("^# TYPE headwater_verify_equal", text, flags=re.MULTILINE)) == 1
     assert {of[0] for name, of in found if name == "headwater_verify_equal"} == {"a", "b"}
     assert [found["headwater_state_readable", (name,)] for name in "abc"] == [1, 1, 0]
+
+
+def test_one_whose_state_cant_be_read_leaves_the_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of another owner, a file that holds anything: it is named, and has no other metric."""
+    one, odd, shut = (pipeline(tmp_path / name, name) for name in ("a", "b", "c"))
+    where = metrics_module.judged
+
+    def judged(made: Pipeline) -> Report:
+        if made is shut:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        if made is odd:
+            raise AttributeError("'NoneType' object has no attribute 'pop'")
+        return where(made)
+
+    def closed(made: Pipeline, sink: str) -> bool:
+        if made.name == "c":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return False
+
+    monkeypatch.setattr(metrics_module, "judged", judged)
+    monkeypatch.setattr("operations.push.health.rests", closed)
+    found = samples(metrics([one, odd, shut]))
+    assert [found["headwater_state_readable", (name,)] for name in "abc"] == [1, 0, 0]
+    about = {of[0] for name, of in found if name in ("headwater_push_letters_total", "headwater_verify_equal")}
+    assert about == {"a"}, "of what can't be read there is no other metric"
+
+
+def test_a_note_that_holds_nothing_is_as_none(tmp_path: Path) -> None:
+    """What a restore may leave; it made every scrape of the server fail."""
+    made = pipeline(tmp_path)
+    for path in (register_of(made, "cache").folder / "loss.json", note_path(made, "hook")):
+        path.write_text("null")
+    found = samples(metrics([made]))
+    assert found["headwater_sink_judgement", ("1", "well", "p", "cache")] == 1
+    assert found["headwater_push_letters_total", ("p", "hook")] == 0
+
+
+def test_what_is_not_to_be_read_of_webhooks_alone_hides_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (pipeline(tmp_path / name, name) for name in ("a", "b"))
+
+    def closed(made: Pipeline, sink: str) -> bool:
+        if made.name == "b":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return False
+
+    monkeypatch.setattr("operations.push.health.rests", closed)
+    found = samples(metrics([one, two]))
+    assert {of[0] for name, of in found if name == "headwater_push_letters_total"} == {"a"}
+    assert found["headwater_sink_judgement", ("1", "well", "b", "cache")] == 1
 
 
 def test_a_scrape_takes_milliseconds(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class Totals:
 
 
 def _known(sink: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A sink's report; one that could not be compared is as it was: what differed then does so until it is looked at."""
+    """A sink's report; one that could not be compared is as it was: what differed does so until it is looked at."""
     if not sink.get("error"):
         return sink
     views = {view["view"]: view for view in (*before, *sink["views"])}

@@ -33,4 +33,5 @@ def push_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
         values: Samples = [(of, one[key]) for of, one in found if one[key] is not None]
         yield gauge(f"headwater_push_{name}", said, values)
     for name, said in (("events", "Events that were taken."), ("letters", "Batches that were refused.")):
-        yield counter(f"headwater_push_{name}", said, [(of, one[name]) for of, one in found])
+        counted: Samples = [(of, one[name]) for of, one in found if one[name] is not None]
+        yield counter(f"headwater_push_{name}", said, counted)

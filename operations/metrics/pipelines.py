@@ -18,6 +18,8 @@ from prometheus_client.registry import Collector
 from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from connectors.rest import Status
+from operations.freshness.note import SourceNote
 from operations.metrics.families import counter, gauge, histogram
 from operations.metrics.matchers import standing_metrics
 from operations.metrics.webhooks import push_metrics
@@ -78,24 +80,27 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
     yield gauge("headwater_source_judgement", "1 for what is judged of the source, 0 for the others.", judgements)
     limits: Values = [({"pipeline": name}, report.limit) for name, report in reports.items()]
     yield gauge("headwater_source_age_limit_seconds", "Above which age of the log something is wrong.", limits)
-    for name, said, key in (
-        ("as_of_timestamp_seconds", "What was committed before this moment is in the log.", "as_of"),
-        ("noted_timestamp_seconds", "When `run` last looked.", "at"),
-        ("slot_active", "1 if somebody reads from the slot.", "slot_active"),
-        ("slot_retained_bytes", "WAL that the slot makes Postgres keep.", "slot_retained_bytes"),
-        ("slot_safe_bytes", "WAL that may be written before the slot is lost.", "slot_safe_bytes"),
+    noted = {name: report.note for name, report in reports.items() if report.note is not None}
+    # What was so once may be otherwise by now: only of a moment, and of an age, everything is said by itself.
+    fresh = {name: note for name, note in noted.items() if ago(note.at, reports[name].at) <= STALE_SECONDS}
+    for name, said, key, notes in (
+        ("as_of_timestamp_seconds", "What was committed before this moment is in the log.", "as_of", noted),
+        ("noted_timestamp_seconds", "When `run` last looked.", "at", noted),
+        ("slot_active", "1 if somebody reads from the slot.", "slot_active", fresh),
+        ("slot_retained_bytes", "WAL that the slot makes Postgres keep.", "slot_retained_bytes", fresh),
+        ("slot_safe_bytes", "WAL that may be written before the slot is lost.", "slot_safe_bytes", fresh),
     ):
-        yield gauge(f"headwater_source_{name}", said, _noted(reports, key))
+        yield gauge(f"headwater_source_{name}", said, _noted(notes, key))
     ages: Values = [
-        ({"pipeline": name}, max(report.at - report.note.as_of, 0.0))
-        for name, report in reports.items()
-        if report.note is not None and report.note.as_of is not None
+        ({"pipeline": name}, max(reports[name].at - note.as_of, 0.0))
+        for name, note in noted.items()
+        if note.as_of is not None
     ]
     yield gauge("headwater_source_age_seconds", "How old the log is, measured from the commits.", ages)
     running: Values = [
-        ({"pipeline": name}, int({report.note.connector, *report.note.tasks} == {"RUNNING"}))
-        for name, report in reports.items()
-        if report.note is not None and report.note.connector != "unknown"
+        ({"pipeline": name}, int(Status(note.connector, tuple(note.tasks), "").running))
+        for name, note in fresh.items()
+        if note.connector != "unknown"
     ]
     yield gauge("headwater_source_connector_running", "1 if the connector and its task are RUNNING.", running)
     for name, said, key in (
@@ -104,16 +109,15 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
     ):
         nodes: Values = [
             ({"pipeline": pipeline, "node": node}, one[key])
-            for pipeline, report in reports.items()
-            if report.note is not None and ago(report.note.at, report.at) <= STALE_SECONDS
-            for node, one in report.note.row_store.items()
+            for pipeline, note in fresh.items()
+            for node, one in note.row_store.items()
             if one[key]
         ]
         yield gauge(f"headwater_row_store_{name}_bytes", said, nodes)
 
 
-def _noted(reports: Mapping[str, Report], key: str) -> Values:
-    found = ((name, getattr(report.note, key, None)) for name, report in reports.items())
+def _noted(notes: Mapping[str, SourceNote], key: str) -> Values:
+    found = ((name, getattr(note, key)) for name, note in notes.items())
     return [({"pipeline": name}, float(value)) for name, value in found if value is not None]
 
 

@@ -87,6 +87,31 @@ def test_a_row_stores_memory_is_told_as_long_as_somebody_looks(tmp_path: Path) -
     assert not [name for name, _ in samples(metrics([made])) if "row_store" in name]
 
 
+def test_of_a_source_nothing_stays_as_it_was_when_nobody_looks(tmp_path: Path) -> None:
+    """A connector that runs and a slot that is read, for days after `run` had died."""
+    made = pipeline(tmp_path)
+    note = read_source_note(made)
+    assert note is not None
+    write_source_note(made, replace(note, at=note.at - 60))
+    found = samples(metrics([made]))
+    told = {name.removeprefix("headwater_source_") for name, _ in found if name.startswith("headwater_source_")}
+    assert told == {
+        "judgement",
+        "age_seconds",
+        "age_limit_seconds",
+        "as_of_timestamp_seconds",
+        "noted_timestamp_seconds",
+    }
+
+
+def test_a_connector_without_a_task_does_not_run(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    note = read_source_note(made)
+    assert note is not None and samples(metrics([made]))["headwater_source_connector_running", ("p",)] == 1
+    write_source_note(made, replace(note, tasks=[]))
+    assert samples(metrics([made]))["headwater_source_connector_running", ("p",)] == 0
+
+
 def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(FILE.format(folder=tmp_path / "state"))

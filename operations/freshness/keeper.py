@@ -122,9 +122,14 @@ class Keeper:
             self._log = self._log or SourceLog(self.pipeline)
             self._bind(self._log)
         except HeadwaterError as error:
-            # How the slot is now nobody knows; that it was lost stays so.
-            unknown = {"slot_there": None, "slot_active": None, "slot_retained_bytes": None, "slot_safe_bytes": None}
-            self._source = replace(self._source, error=error.what, **unknown)
+            self._source = replace(
+                self._source,
+                error=error.what,
+                slot_there=None,  # how the slot is now nobody knows; that it was lost stays so
+                slot_active=None,
+                slot_retained_bytes=None,
+                slot_safe_bytes=None,
+            )
         except psycopg.Error as error:  # it went away between two questions: the next look says so
             _log.warning("freshness: %s: %s", type(error).__name__, error)
 

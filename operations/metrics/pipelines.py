@@ -19,11 +19,13 @@ from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from connectors.rest import Status
+from connectors.wal.budget import RANK
 from operations.freshness.note import SourceNote
 from operations.metrics.families import counter, gauge, histogram
 from operations.metrics.matchers import standing_metrics
 from operations.metrics.webhooks import push_metrics
 from operations.state.folder import state_dir
+from operations.state.wal import read_weighed
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
 from spark.disk.batches import PHASES
@@ -62,10 +64,11 @@ class _Pipelines(Collector):
                 _log.debug("pipeline %s can't be judged: %s: %s", pipeline.name, type(error).__name__, error)
         known: Values = [({"pipeline": one.name}, int(one.name in reports)) for one in self.pipelines]
         yield gauge("headwater_state_readable", "1 if the pipeline's state folder can be read.", known)
+        readable = [one for one in self.pipelines if one.name in reports]
         yield from _source(reports)
+        yield from _wal(readable)
         yield from _sinks(reports)
         yield from _flows(reports)
-        readable = [one for one in self.pipelines if one.name in reports]
         yield from push_metrics(readable)
         yield from standing_metrics(readable)
         yield from _audits(readable)
@@ -114,6 +117,15 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
             if one[key]
         ]
         yield gauge(f"headwater_row_store_{name}_bytes", said, nodes)
+
+
+def _wal(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
+    """The judgement of `status`, as `run` has had it last: without `max_slot_wal_keep_size`, too, and by the policy."""
+    found = [({"pipeline": one.name}, weighed) for one in pipelines if (weighed := read_weighed(one)) is not None]
+    levels: Values = [({**of, "level": level}, int(one.level == level)) for of, one in found for level in RANK]
+    yield gauge("headwater_source_wal_level", "1 for how near its limit the slot's WAL is, 0 for the others.", levels)
+    full: Values = [(of, one.full_bytes) for of, one in found]
+    yield gauge("headwater_source_wal_full_bytes", "WAL that the slot may keep.", full)
 
 
 def _noted(notes: Mapping[str, SourceNote], key: str) -> Values:

@@ -11,6 +11,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from cdc.pipeline import Pipeline, Webhook, load
+from connectors.wal.budget import judge
 from operations.freshness.note import (
     FlowNote,
     SinkNote,
@@ -22,6 +23,7 @@ from operations.metrics.audit import Totals
 from operations.metrics.audit import metrics as audit_metrics
 from operations.push.health import Health, write_note
 from operations.state.folder import register_of, state_dir
+from operations.state.wal import Window, write_window
 from spark.disk.status import BATCH_SECONDS, FlowStatus
 from tests.support.lone_cache import FILE
 
@@ -58,6 +60,7 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
         row_store={"h:1": {"used_bytes": 70, "limit_bytes": 100}, "h:2": {"used_bytes": 60, "limit_bytes": 0}},
     )
     write_source_note(made, source)
+    write_window(made, Window(), judge(retained=900, budget=1_000, limit=None))
     if verified:
         totals = Totals(300.0)
         one = {"sink": "cache", "error": None, "views": [{**VIEW, "changed": []}]}

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from cdc.pipeline import Pipeline, load
+from connectors.wal.budget import judge
 from console.http.app import make_app
 from console.http.guard import Access
 from console.http.served import Pipelines
@@ -25,7 +26,9 @@ from operations.freshness.note import (
 from operations.metrics import pipelines as metrics_module
 from operations.metrics.pipelines import metrics
 from operations.push.health import note_path
+from operations.state import wal
 from operations.state.folder import register_of, state_dir
+from operations.state.wal import Window, write_window
 from operations.status.facts import Report
 from operations.status.judgement import JUDGEMENTS
 from tests.support.lone_cache import FILE
@@ -101,7 +104,25 @@ def test_of_a_source_nothing_stays_as_it_was_when_nobody_looks(tmp_path: Path) -
         "age_limit_seconds",
         "as_of_timestamp_seconds",
         "noted_timestamp_seconds",
-    }
+    } | {"wal_level", "wal_full_bytes"}, "of the WAL there is a note of its own"
+
+
+def test_how_near_its_limit_the_wal_is_goes_by_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `max_slot_wal_keep_size` no metric knew that the disk fills up."""
+    made = pipeline(tmp_path)
+
+    def levels() -> dict[str, float]:
+        found = samples(metrics([made]))
+        return {of[0]: value for (name, of), value in found.items() if name == "headwater_source_wal_level"}
+
+    assert levels() == {"none": 0, "warn": 0, "alarm": 1, "over": 0}
+    assert samples(metrics([made]))["headwater_source_wal_full_bytes", ("p",)] == 1_000
+    write_window(made, Window(), judge(retained=None, budget=1_000, limit=None))
+    assert levels() == {}, "there is no slot"
+    write_window(made, Window(), judge(retained=1, budget=1_000, limit=None))
+    assert levels()["none"] == 1
+    monkeypatch.setattr(wal, "WEIGHED_SECONDS", -1.0)
+    assert levels() == {}, "nobody has looked since"
 
 
 def test_a_connector_without_a_task_does_not_run(tmp_path: Path) -> None:
@@ -132,9 +153,7 @@ def test_several_pipelines_are_one_text_and_one_that_cant_be_read_is_named(tmp_p
     assert [found["headwater_state_readable", (name,)] for name in "abc"] == [1, 1, 0]
 
 
-def test_one_whose_state_cant_be_read_leaves_the_others_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_whose_state_cant_be_read_leaves_the_others_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of another owner, a file that holds anything: it is named, and has no other metric."""
     one, odd, shut = (pipeline(tmp_path / name, name) for name in ("a", "b", "c"))
     where = metrics_module.judged

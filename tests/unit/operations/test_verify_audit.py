@@ -44,9 +44,7 @@ class Ends(threading.Event):
         return self.is_set()
 
 
-def audited(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, verified: Callable[[], Any]
-) -> tuple[list[str], str]:
+def audited(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, verified: Callable[[], Any]) -> tuple[list[str], str]:
     """What an audit says in two runs, and what its file holds before it ends."""
     said, stop = list[str](), Ends(metric_file(pipeline))
     monkeypatch.setattr(module, "verified", lambda *_, **__: verified())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
@@ -25,6 +26,7 @@ from operations.metrics.families import counter, gauge, histogram
 from operations.metrics.matchers import standing_metrics
 from operations.metrics.webhooks import push_metrics
 from operations.state.folder import state_dir
+from operations.state.pausing import Pause, paused_sinks, resume_before
 from operations.state.wal import read_weighed
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
@@ -68,6 +70,7 @@ class _Pipelines(Collector):
         yield from _source(reports)
         yield from _wal(readable)
         yield from _sinks(reports)
+        yield from _pauses(readable, reports)
         yield from _flows(reports)
         yield from push_metrics(readable)
         yield from standing_metrics(readable)
@@ -148,6 +151,22 @@ def _sinks(reports: Mapping[str, Report]) -> Iterator[Metric]:
     yield gauge("headwater_sink_age_seconds", said, ages)
     limits: Values = [(of, one.limit) for of, one in sinks]
     yield gauge("headwater_sink_age_limit_seconds", "Above which age the sink is behind.", limits)
+
+
+def _pauses(pipelines: Iterable[Pipeline], reports: Mapping[str, Report]) -> Iterator[Metric]:
+    """A pause is asked for, and may be forgotten: the log forgets deletes meanwhile."""
+    found: list[tuple[Labels, Pause, float]] = []
+    for one in pipelines:
+        with suppress(HeadwaterError, OSError):  # of the others is told
+            for sink, pause in paused_sinks(one, ()).items():
+                generation = reports[one.name].sinks[sink].generation
+                of = {"pipeline": one.name, "sink": sink, "generation": str(generation)}
+                found.append((of, pause, resume_before(one, pause)))
+    since: Values = [(of, pause.since) for of, pause, _ in found]
+    yield gauge("headwater_sink_paused_timestamp_seconds", "Since when the sink is paused.", since)
+    before: Values = [(of, until) for of, _, until in found]
+    said = "Until when the log remembers the deletes that a paused sink misses."
+    yield gauge("headwater_sink_resume_before_timestamp_seconds", said, before)
 
 
 _COUNTED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -69,6 +70,14 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
     hook = {"view": "v", "url": "http://127.0.0.1:1", "secret": "whsec_" + "a" * 40, "sink": "cache"}
     made = made.model_copy(update={"push": {"hook": Webhook.model_validate(hook)}})
     write_note(made, "hook", Health("failing", 12, now - 60, 30, 2, now - 50, "it answers 500"))
+    return made
+
+
+def paused(folder: Path, since: float, name: str = "q") -> Pipeline:
+    """One whose sink is paused."""
+    made = pipeline(folder, name)
+    note = {"since": since, "by": "ann@host", "why": None}
+    (register_of(made, "cache").folder / "paused.json").write_text(json.dumps(note))
     return made
 
 

@@ -32,13 +32,14 @@ from operations.state.wal import Window, write_window
 from operations.status.facts import Report
 from operations.status.judgement import JUDGEMENTS
 from tests.support.lone_cache import FILE
-from tests.support.metric_cases import NAME, ROOT, named, pipeline, samples
+from tests.support.metric_cases import NAME, ROOT, named, paused, pipeline, samples
 from tests.support.standing_file import noted
 
 
 def test_every_metric_is_documented_and_no_other(tmp_path: Path) -> None:
     page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-    assert named(metrics([pipeline(tmp_path), noted(tmp_path / "standing")])) == set(NAME.findall(page))
+    all_of_them = [pipeline(tmp_path), paused(tmp_path / "paused", time.time()), noted(tmp_path / "standing")]
+    assert named(metrics(all_of_them)) == set(NAME.findall(page))
 
 
 def test_what_is_told(tmp_path: Path) -> None:
@@ -202,6 +203,21 @@ def test_what_is_not_to_be_read_of_webhooks_alone_hides_nothing_else(
     found = samples(metrics([one, two]))
     assert {of[0] for name, of in found if name == "headwater_push_letters_total"} == {"a"}
     assert found["headwater_sink_judgement", ("1", "well", "b", "cache")] == 1
+
+
+def test_until_when_a_paused_sink_must_be_resumed(tmp_path: Path) -> None:
+    """Of one that was forgotten nobody was told before it had to be made anew."""
+    since = 1_795_000_000.0
+    made, sink = paused(tmp_path, since), ("1", "q", "cache")
+    found = samples(metrics([made, pipeline(tmp_path / "other", "p")]))
+    assert found["headwater_sink_paused_timestamp_seconds", sink] == since
+    until = since + made.kafka.tombstone_retention_hours * 3600
+    assert found["headwater_sink_resume_before_timestamp_seconds", sink] == until
+    assert [of for name, of in found if name == "headwater_sink_resume_before_timestamp_seconds"] == [sink]
+    (register_of(made, "cache").folder / "paused.json").write_text("{")  # nobody knows
+    found = samples(metrics([made]))
+    assert found["headwater_sink_resume_before_timestamp_seconds", sink] == 0
+    assert found["headwater_sink_paused_timestamp_seconds", sink] == 0
 
 
 def test_a_scrape_takes_milliseconds(tmp_path: Path) -> None:

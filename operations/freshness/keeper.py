@@ -39,6 +39,7 @@ from operations.freshness.place import FlowPlace, Place
 from operations.freshness.row_store import RowStoreMemory
 from operations.freshness.source_words import connector_words
 from operations.state.folder import chosen_sinks
+from operations.state.history import STREAM
 
 LOOK_SECONDS = 1.0
 CONNECTOR_SECONDS = 3.0
@@ -46,6 +47,8 @@ REQUEST_SECONDS = 5.0
 MEMORY_SECONDS = 10.0
 # The log is late by this before it is asked whether tables are being read: that costs a look into a topic.
 LATE_SECONDS = 10.0
+# In place of a generation's number, which begin at 1.
+_HISTORY = 0
 _log = logging.getLogger(__name__)
 
 
@@ -228,25 +231,32 @@ class Keeper:
             one.start()
 
     def _write_sink(self, pipeline: Pipeline, sink: str, place: Place) -> set[str]:
-        now, marks = time.time(), self._marks
+        now = time.time()
         found = place.flows()
+        topics = {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
         notes: dict[int, dict[str, FlowNote]] = {}
         for number, flows in found.items():
             for name, flow in flows.items():
-                before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)
-                note = advance(before.note, before.place, flow, marks, now)
-                self._before[sink, number, name] = _Before(note, flow)
-                notes.setdefault(number, {})[name] = note
+                notes.setdefault(number, {})[name] = self._advanced(sink, number, name, flow, now)
         if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
+            kept = place.history(topics)
+            history = None if kept is None else self._advanced(sink, _HISTORY, STREAM, kept, now)
             asked = self._answering.get(sink)
             away, astray = (asked.error, asked.astray) if asked is not None else (None, None)
-            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away, astray))
-        return {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
+            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away, astray, history))
+        return topics
+
+    def _advanced(self, sink: str, number: int, name: str, flow: FlowPlace, now: float) -> FlowNote:
+        before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)
+        note = advance(before.note, before.place, flow, self._marks, now)
+        self._before[sink, number, name] = _Before(note, flow)
+        return note
 
     def _earlier(self, sink: str, number: int, name: str, now: float) -> _Before:
         """What an earlier process has told: it has not become less true."""
-        note = read_sink_note(self.pipeline, sink)
-        known = note.generations.get(number, {}).get(name) if note else None
+        note, known = read_sink_note(self.pipeline, sink), None
+        if note is not None:
+            known = note.history if number == _HISTORY else note.generations.get(number, {}).get(name)
         return _Before(FlowNote(known.as_of if known else None, None, now))
 
 

@@ -26,6 +26,7 @@ from operations.metrics.families import counter, gauge, histogram
 from operations.metrics.matchers import standing_metrics
 from operations.metrics.webhooks import push_metrics
 from operations.state.folder import state_dir
+from operations.state.history import HISTORY
 from operations.state.pausing import Pause, paused_sinks, resume_before
 from operations.state.wal import read_weighed
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
@@ -221,6 +222,8 @@ def _each(reports: Mapping[str, Report]) -> Iterator[tuple[Labels, FlowReport]]:
             for number, flows in {one.generation: one.flows, **one.others}.items():
                 for flow, found in flows.items():
                     yield {"pipeline": name, "sink": sink, "generation": str(number), "flow": flow}, found
+            if one.history is not None:  # it is of no generation: no view's flow is taken for it
+                yield {"pipeline": name, "sink": sink, "generation": "", "flow": HISTORY}, one.history
 
 
 def _audits(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:

@@ -29,6 +29,7 @@ from operations.push.health import note_path
 from operations.state import wal
 from operations.state.folder import register_of, state_dir
 from operations.state.wal import Window, write_window
+from operations.status import facts
 from operations.status.facts import Report
 from operations.status.judgement import JUDGEMENTS
 from tests.support.lone_cache import FILE
@@ -157,7 +158,7 @@ def test_several_pipelines_are_one_text_and_one_that_cant_be_read_is_named(tmp_p
 def test_one_whose_state_cant_be_read_leaves_the_others_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of another owner, a file that holds anything: it is named, and has no other metric."""
     one, odd, shut = (pipeline(tmp_path / name, name) for name in ("a", "b", "c"))
-    where = metrics_module.judged
+    where = facts.judged
 
     def judged(made: Pipeline) -> Report:
         if made is shut:

@@ -239,12 +239,19 @@ class Keeper:
             for name, flow in flows.items():
                 notes.setdefault(number, {})[name] = self._advanced(sink, number, name, flow, now)
         if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
-            kept = place.history(topics)
-            history = None if kept is None else self._advanced(sink, _HISTORY, STREAM, kept, now)
+            history = self._history(sink, place, topics, now)
             asked = self._answering.get(sink)
             away, astray = (asked.error, asked.astray) if asked is not None else (None, None)
             write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away, astray, history))
         return topics
+
+    def _history(self, sink: str, place: Place, topics: set[str], now: float) -> FlowNote | None:
+        try:
+            kept = place.history(topics)
+        except (HeadwaterError, OSError) as error:  # of its sink is told all the same
+            _log.debug("the age of the history of sink %s could not be told: %s", sink, error, extra={"sink": sink})
+            return None
+        return None if kept is None else self._advanced(sink, _HISTORY, STREAM, kept, now)
 
     def _advanced(self, sink: str, number: int, name: str, flow: FlowPlace, now: float) -> FlowNote:
         before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cdc.errors import StateError
 from cdc.pipeline import Pipeline, load
 from operations.freshness.keeper import Keeper
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, write_sink_note, write_source_note
+from operations.freshness.place import Place
 from operations.metrics.pipelines import metrics
 from operations.state.folder import register_of
 from operations.state.history import STREAM, history_folder
@@ -158,4 +160,21 @@ def test_how_far_it_is_is_noted_beside_its_sink(pipeline: Pipeline, monkeypatch:
     assert note.history.behind is None and noting._topics == {"t"}
     kept = noting._places["lake"].history({"t"})
     assert kept is not None and (kept.topics, kept.applied["t"]) == (["t"], {0: 5})
+    noting._end()
+
+
+@pytest.mark.parametrize("error", [StateError("its checkpoint can't be read"), PermissionError("denied")])
+def test_one_that_can_not_be_read_hides_nothing_of_its_sink(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    noting = Keeper(pipeline)
+    monkeypatch.setattr(noting, "_ask_anew", lambda *_: None)
+    monkeypatch.setattr(Place, "history", broken)
+    write_sink_note(pipeline, "lake", SinkNote(1.0, 1.0))
+    noting._write_once()
+    note = read_sink_note(pipeline, "lake")
+    assert note is not None and note.at > 1.0 and note.history is None and "v" in note.generations[1]
     noting._end()

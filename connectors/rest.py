@@ -38,6 +38,8 @@ EXACTLY_ONCE = (
 # Kafka 3.0; older workers, and hardened ones, have another.)
 OVERRIDES = re.compile(r"policy does not allow .* to be overridden")
 ALLOW_OVERRIDES = "set connector.client.config.override.policy=All on every worker"
+# What there is to do about a connector that says RUNNING and reads nothing: `apply` leaves one alone that says so.
+STANDS_STILL = "look into the worker's log; restart the connector in Kafka Connect, or its worker"
 
 # Postgres before 18 decodes each change by the catalogue of its moment, and can't where there was no publication.
 UNPUBLISHED = re.compile(r'\bpublication ".+" does not exist')

@@ -150,7 +150,7 @@ def last_defect(error: BaseException) -> bool:
 
 def level_of(line: str) -> int:
     """How grave a sentence is, by how it begins: a person reads that, too."""
-    if line.startswith("error: "):
+    if line.startswith(("error: ", "alarm: ")):
         return logging.ERROR
     return logging.WARNING if line.startswith(("warning: ", "waiting: ")) else logging.INFO
 

@@ -13,6 +13,7 @@ from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.renamed import refuse_renamed
+from connectors.rest import STANDS_STILL
 from connectors.source_gaps import (
     refuse_empty,
     refuse_future,
@@ -24,7 +25,10 @@ from connectors.source_gaps import (
 from connectors.wal.budget import judge
 from connectors.wal.look import look
 
-RESTART = "see that the connector runs (`headwater apply FILE` restarts it); not needed? `headwater drop FILE`"
+READ_ON = (
+    "see that the connector runs: `headwater apply FILE` starts one that has failed or was stopped, of one that says"
+    f" RUNNING {STANDS_STILL}; not needed? `headwater drop FILE`"
+)
 
 
 def run(site: Site) -> Iterator[Finding]:
@@ -87,7 +91,7 @@ def _state(site: Site, slot: Slot, limit: int | None, running: RunningConnector 
         yield Finding(Level.ERROR, name, message, "choose another source.slot")
     kept = judge(retained=slot.behind_bytes, budget=site.pipeline.policy.wal_bytes, limit=limit)
     if kept.level not in (None, "none"):
-        yield Finding(Level.WARNING if kept.level == "warn" else Level.ERROR, name, kept.words(name), RESTART)
+        yield Finding(Level.WARNING if kept.level == "warn" else Level.ERROR, name, kept.words(name), READ_ON)
     if slot.wal_status == "unreserved":
         message = (
             f"slot {name} is about to be lost: it is past max_slot_wal_keep_size, and the next checkpoint may end it"
@@ -97,7 +101,7 @@ def _state(site: Site, slot: Slot, limit: int | None, running: RunningConnector 
         return
     if running.status is not None and running.status.running and not running.in_snapshot:
         message = f"the connector says RUNNING, but nobody reads from slot {name}: it may be trying again and again"
-        yield Finding(Level.WARNING, name, message, "read the worker's log, remove the cause, `headwater apply FILE`")
+        yield Finding(Level.WARNING, name, message, STANDS_STILL)
 
 
 CHECK = Check("slot", "the slot is alive and not falling behind", run, needs=("server",))

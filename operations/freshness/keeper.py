@@ -39,6 +39,7 @@ from operations.freshness.place import FlowPlace, Place
 from operations.freshness.row_store import RowStoreMemory
 from operations.freshness.source_words import connector_words
 from operations.state.folder import chosen_sinks
+from operations.state.history import STREAM
 
 LOOK_SECONDS = 1.0
 CONNECTOR_SECONDS = 3.0
@@ -46,6 +47,8 @@ REQUEST_SECONDS = 5.0
 MEMORY_SECONDS = 10.0
 # The log is late by this before it is asked whether tables are being read: that costs a look into a topic.
 LATE_SECONDS = 10.0
+# In place of a generation's number, which begin at 1.
+_HISTORY = 0
 _log = logging.getLogger(__name__)
 
 
@@ -122,7 +125,14 @@ class Keeper:
             self._log = self._log or SourceLog(self.pipeline)
             self._bind(self._log)
         except HeadwaterError as error:
-            self._source = replace(self._source, error=error.what)
+            self._source = replace(
+                self._source,
+                error=error.what,
+                slot_there=None,  # how the slot is now nobody knows; that it was lost stays so
+                slot_active=None,
+                slot_retained_bytes=None,
+                slot_safe_bytes=None,
+            )
         except psycopg.Error as error:  # it went away between two questions: the next look says so
             _log.warning("freshness: %s: %s", type(error).__name__, error)
 
@@ -221,25 +231,39 @@ class Keeper:
             one.start()
 
     def _write_sink(self, pipeline: Pipeline, sink: str, place: Place) -> set[str]:
-        now, marks = time.time(), self._marks
+        now = time.time()
         found = place.flows()
+        topics = {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
         notes: dict[int, dict[str, FlowNote]] = {}
         for number, flows in found.items():
             for name, flow in flows.items():
-                before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)
-                note = advance(before.note, before.place, flow, marks, now)
-                self._before[sink, number, name] = _Before(note, flow)
-                notes.setdefault(number, {})[name] = note
+                notes.setdefault(number, {})[name] = self._advanced(sink, number, name, flow, now)
         if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
+            history = self._history(sink, place, topics, now)
             asked = self._answering.get(sink)
             away, astray = (asked.error, asked.astray) if asked is not None else (None, None)
-            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away, astray))
-        return {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
+            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away, astray, history))
+        return topics
+
+    def _history(self, sink: str, place: Place, topics: set[str], now: float) -> FlowNote | None:
+        try:
+            kept = place.history(topics)
+        except (HeadwaterError, OSError) as error:  # of its sink is told all the same
+            _log.debug("the age of the history of sink %s could not be told: %s", sink, error, extra={"sink": sink})
+            return None
+        return None if kept is None else self._advanced(sink, _HISTORY, STREAM, kept, now)
+
+    def _advanced(self, sink: str, number: int, name: str, flow: FlowPlace, now: float) -> FlowNote:
+        before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)
+        note = advance(before.note, before.place, flow, self._marks, now)
+        self._before[sink, number, name] = _Before(note, flow)
+        return note
 
     def _earlier(self, sink: str, number: int, name: str, now: float) -> _Before:
         """What an earlier process has told: it has not become less true."""
-        note = read_sink_note(self.pipeline, sink)
-        known = note.generations.get(number, {}).get(name) if note else None
+        note, known = read_sink_note(self.pipeline, sink), None
+        if note is not None:
+            known = note.history if number == _HISTORY else note.generations.get(number, {}).get(name)
         return _Before(FlowNote(known.as_of if known else None, None, now))
 
 

@@ -59,6 +59,7 @@ class SinkNote:
         generations: number -> flow -> how far it is.
         away: why its server does not answer now; None if it does.
         astray: which view's readers see what the sink does not keep; None if all see what it keeps.
+        history: how far its history is, which is of no generation; None if it has none.
     """
 
     at: float
@@ -66,6 +67,7 @@ class SinkNote:
     generations: Mapping[int, Mapping[str, FlowNote]] = field(default_factory=dict)
     away: str | None = None
     astray: str | None = None
+    history: FlowNote | None = None
 
     def of(self, numbers: Sequence[int], views: Collection[str] = ()) -> FlowNote:
         """How far generations are together: as their worst flow, with the records that wait for all of them.
@@ -158,7 +160,10 @@ def read_sink_note(pipeline: Pipeline, sink: str) -> SinkNote | None:
             int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
             for number, flows in found["generations"].items()
         }
-        return SinkNote(float(found["at"]), float(found["since"]), generations, found.get("away"), found.get("astray"))
+        told = found.get("history")
+        history = None if told is None else FlowNote(**_known(FlowNote, told))
+        words = found.get("away"), found.get("astray"), history
+        return SinkNote(float(found["at"]), float(found["since"]), generations, *words)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cdc.errors import HeadwaterError
@@ -20,11 +21,13 @@ from connectors.ledger import LedgerEntry
 from operations.deferred import Deferred
 from operations.opened import named_tables
 from operations.state.folder import register_of
+from operations.state.history import STREAM, history_folder, history_lease, keeps_history
 from operations.state.losses import LossNote
 from operations.state.pausing import rests
 from spark.disk.applied import applied_offsets
 from spark.disk.files import Stamp, stamp
 from spark.disk.filling import FILL
+from spark.disk.lease import Holder
 from spark.disk.made_of import as_defined
 from spark.disk.state import Generation
 from spark.disk.status import FlowStatus, state_of
@@ -283,10 +286,24 @@ class Place:
             # In this order: what a batch leaves to be written that ends in between keeps us from promising too much.
             applied = applied_offsets(folder)
             hold = "what it kept was lost, and is made again" if lost else self._deferred.why(generation, name)
-            told = (state_of(status, holder), status.batch_id, status.records, status.deferred, status.got_on)
-            sign = (*told, stamp(folder / FILL), json.dumps(applied, sort_keys=True))
-            found[name] = FlowPlace(status.topics, applied, hold, lost, sign, ids)
+            found[name] = FlowPlace(status.topics, applied, hold, lost, _sign(folder, status, holder, applied), ids)
         return found
+
+    def history(self, topics: Collection[str]) -> FlowPlace | None:
+        """How far the sink's history is; None if it keeps none, or has never begun.
+
+        Args:
+            topics: that there are: it names others for good, of tables that the sink does not keep any more.
+        """
+        if not keeps_history(self.pipeline, self.sink):
+            return None
+        kept = history_folder(self.pipeline, self.sink)
+        status = FlowStatus.read(kept / STREAM)
+        if status is None:
+            return None
+        applied, holder = applied_offsets(kept / STREAM), history_lease(kept, self.sink).holder()
+        sign = _sign(kept / STREAM, status, holder, applied)
+        return FlowPlace(sorted(set(status.topics) & set(topics)), applied, None, False, sign)
 
     def _shown(self) -> tuple[int, ...]:
         begun = self.register.promotion()
@@ -334,6 +351,11 @@ class Place:
             tables = [] if part.view_names else named_tables(part)
             kept = self._definitions[generation.number] = (now, (named, tables))
         return kept[1]
+
+
+def _sign(folder: Path, status: FlowStatus, holder: Holder | None, applied: Offsets) -> Any:
+    told = (state_of(status, holder), status.batch_id, status.records, status.deferred, status.got_on)
+    return (*told, stamp(folder / FILL), json.dumps(applied, sort_keys=True))
 
 
 def _ids(generation: Generation) -> Mapping[str, str]:

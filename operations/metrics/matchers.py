@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from prometheus_client.core import Metric
 
+from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.metrics.families import counter, gauge
 from operations.standing.note import MatcherNote, read_notes, works
@@ -25,14 +27,18 @@ _GAUGED = (
 
 def standing_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
     """One family a metric; no samples where no queries may stand."""
-    noted = [(one, view, note) for one in pipelines for view, note in read_notes(one).items()]
-    found: list[tuple[Mapping[str, str], MatcherNote]] = [
-        ({"pipeline": one.name, "view": view}, note) for one, view, note in noted
-    ]
+    found: list[tuple[Mapping[str, str], MatcherNote]] = []
+    working: list[tuple[Mapping[str, str], float]] = []
+    for one in pipelines:
+        for view, note in read_notes(one).items():
+            of = {"pipeline": one.name, "view": view}
+            found.append((of, note))
+            with suppress(HeadwaterError, OSError):  # whether its sink is paused can't be read: of the others is told
+                goes_on = works(one, view, note)
+                if goes_on is not None:  # nobody is alarmed of a pause
+                    working.append((of, int(goes_on)))
     for name, said in _COUNTED:
         yield counter(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
     for name, said in _GAUGED:
         yield gauge(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
-    asked = [(of, works(*one)) for (of, _), one in zip(found, noted, strict=True)]
-    working = [(of, int(goes_on)) for of, goes_on in asked if goes_on is not None]  # nobody is alarmed of a pause
     yield gauge("headwater_standing_working", "1 while the matcher goes on, 0 when it can't or is not run.", working)

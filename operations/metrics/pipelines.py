@@ -5,7 +5,9 @@ Docs: docs/metrics.md; a test fails when one is not there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
@@ -17,10 +19,16 @@ from prometheus_client.registry import Collector
 from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from connectors.rest import Status
+from connectors.wal.budget import RANK
+from operations.freshness.note import SourceNote
 from operations.metrics.families import counter, gauge, histogram
 from operations.metrics.matchers import standing_metrics
 from operations.metrics.webhooks import push_metrics
 from operations.state.folder import state_dir
+from operations.state.history import HISTORY
+from operations.state.pausing import Pause, paused_sinks, resume_before
+from operations.state.wal import read_weighed
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
 from spark.disk.batches import PHASES
@@ -29,6 +37,7 @@ from spark.disk.status import BATCH_SECONDS, FlowStatus
 Labels = dict[str, str]
 Values = list[tuple[Mapping[str, str], float]]
 AUDIT = "verify.prom"
+_log = logging.getLogger(__name__)
 
 
 def metrics(pipelines: Iterable[Pipeline]) -> str:
@@ -54,16 +63,19 @@ class _Pipelines(Collector):
         for pipeline in self.pipelines:
             try:
                 reports[pipeline.name] = judged(pipeline)
-            except (HeadwaterError, OSError):
-                continue
+            except Exception as error:  # a file of the state folder may hold anything after a restore
+                _log.debug("pipeline %s can't be judged: %s: %s", pipeline.name, type(error).__name__, error)
         known: Values = [({"pipeline": one.name}, int(one.name in reports)) for one in self.pipelines]
         yield gauge("headwater_state_readable", "1 if the pipeline's state folder can be read.", known)
+        readable = [one for one in self.pipelines if one.name in reports]
         yield from _source(reports)
+        yield from _wal(readable)
         yield from _sinks(reports)
+        yield from _pauses(readable, reports)
         yield from _flows(reports)
-        yield from push_metrics(self.pipelines)
-        yield from standing_metrics(self.pipelines)
-        yield from _audits(self.pipelines)
+        yield from push_metrics(readable)
+        yield from standing_metrics(readable)
+        yield from _audits(readable)
 
 
 def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
@@ -75,24 +87,27 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
     yield gauge("headwater_source_judgement", "1 for what is judged of the source, 0 for the others.", judgements)
     limits: Values = [({"pipeline": name}, report.limit) for name, report in reports.items()]
     yield gauge("headwater_source_age_limit_seconds", "Above which age of the log something is wrong.", limits)
-    for name, said, key in (
-        ("as_of_timestamp_seconds", "What was committed before this moment is in the log.", "as_of"),
-        ("noted_timestamp_seconds", "When `run` last looked.", "at"),
-        ("slot_active", "1 if somebody reads from the slot.", "slot_active"),
-        ("slot_retained_bytes", "WAL that the slot makes Postgres keep.", "slot_retained_bytes"),
-        ("slot_safe_bytes", "WAL that may be written before the slot is lost.", "slot_safe_bytes"),
+    noted = {name: report.note for name, report in reports.items() if report.note is not None}
+    # What was so once may be otherwise by now: only of a moment, and of an age, everything is said by itself.
+    fresh = {name: note for name, note in noted.items() if ago(note.at, reports[name].at) <= STALE_SECONDS}
+    for name, said, key, notes in (
+        ("as_of_timestamp_seconds", "What was committed before this moment is in the log.", "as_of", noted),
+        ("noted_timestamp_seconds", "When `run` last looked.", "at", noted),
+        ("slot_active", "1 if somebody reads from the slot.", "slot_active", fresh),
+        ("slot_retained_bytes", "WAL that the slot makes Postgres keep.", "slot_retained_bytes", fresh),
+        ("slot_safe_bytes", "WAL that may be written before the slot is lost.", "slot_safe_bytes", fresh),
     ):
-        yield gauge(f"headwater_source_{name}", said, _noted(reports, key))
+        yield gauge(f"headwater_source_{name}", said, _noted(notes, key))
     ages: Values = [
-        ({"pipeline": name}, max(report.at - report.note.as_of, 0.0))
-        for name, report in reports.items()
-        if report.note is not None and report.note.as_of is not None
+        ({"pipeline": name}, max(reports[name].at - note.as_of, 0.0))
+        for name, note in noted.items()
+        if note.as_of is not None
     ]
     yield gauge("headwater_source_age_seconds", "How old the log is, measured from the commits.", ages)
     running: Values = [
-        ({"pipeline": name}, int({report.note.connector, *report.note.tasks} == {"RUNNING"}))
-        for name, report in reports.items()
-        if report.note is not None and report.note.connector != "unknown"
+        ({"pipeline": name}, int(Status(note.connector, tuple(note.tasks), "").running))
+        for name, note in fresh.items()
+        if note.connector != "unknown"
     ]
     yield gauge("headwater_source_connector_running", "1 if the connector and its task are RUNNING.", running)
     for name, said, key in (
@@ -101,16 +116,24 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
     ):
         nodes: Values = [
             ({"pipeline": pipeline, "node": node}, one[key])
-            for pipeline, report in reports.items()
-            if report.note is not None and ago(report.note.at, report.at) <= STALE_SECONDS
-            for node, one in report.note.row_store.items()
+            for pipeline, note in fresh.items()
+            for node, one in note.row_store.items()
             if one[key]
         ]
         yield gauge(f"headwater_row_store_{name}_bytes", said, nodes)
 
 
-def _noted(reports: Mapping[str, Report], key: str) -> Values:
-    found = ((name, getattr(report.note, key, None)) for name, report in reports.items())
+def _wal(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
+    """The judgement of `status`, as `run` has had it last: without `max_slot_wal_keep_size`, too, and by the policy."""
+    found = [({"pipeline": one.name}, weighed) for one in pipelines if (weighed := read_weighed(one)) is not None]
+    levels: Values = [({**of, "level": level}, int(one.level == level)) for of, one in found for level in RANK]
+    yield gauge("headwater_source_wal_level", "1 for how near its limit the slot's WAL is, 0 for the others.", levels)
+    full: Values = [(of, one.full_bytes) for of, one in found]
+    yield gauge("headwater_source_wal_full_bytes", "WAL that the slot may keep.", full)
+
+
+def _noted(notes: Mapping[str, SourceNote], key: str) -> Values:
+    found = ((name, getattr(note, key)) for name, note in notes.items())
     return [({"pipeline": name}, float(value)) for name, value in found if value is not None]
 
 
@@ -129,6 +152,22 @@ def _sinks(reports: Mapping[str, Report]) -> Iterator[Metric]:
     yield gauge("headwater_sink_age_seconds", said, ages)
     limits: Values = [(of, one.limit) for of, one in sinks]
     yield gauge("headwater_sink_age_limit_seconds", "Above which age the sink is behind.", limits)
+
+
+def _pauses(pipelines: Iterable[Pipeline], reports: Mapping[str, Report]) -> Iterator[Metric]:
+    """A pause is asked for, and may be forgotten: the log forgets deletes meanwhile."""
+    found: list[tuple[Labels, Pause, float]] = []
+    for one in pipelines:
+        with suppress(HeadwaterError, OSError):  # of the others is told
+            for sink, pause in paused_sinks(one, ()).items():
+                generation = reports[one.name].sinks[sink].generation
+                of = {"pipeline": one.name, "sink": sink, "generation": str(generation)}
+                found.append((of, pause, resume_before(one, pause)))
+    since: Values = [(of, pause.since) for of, pause, _ in found]
+    yield gauge("headwater_sink_paused_timestamp_seconds", "Since when the sink is paused.", since)
+    before: Values = [(of, until) for of, _, until in found]
+    said = "Until when the log remembers the deletes that a paused sink misses."
+    yield gauge("headwater_sink_resume_before_timestamp_seconds", said, before)
 
 
 _COUNTED = (
@@ -183,6 +222,8 @@ def _each(reports: Mapping[str, Report]) -> Iterator[tuple[Labels, FlowReport]]:
             for number, flows in {one.generation: one.flows, **one.others}.items():
                 for flow, found in flows.items():
                     yield {"pipeline": name, "sink": sink, "generation": str(number), "flow": flow}, found
+            if one.history is not None:  # it is of no generation: no view's flow is taken for it
+                yield {"pipeline": name, "sink": sink, "generation": "", "flow": HISTORY}, one.history
 
 
 def _audits(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:

@@ -21,7 +21,7 @@ def push_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
     for pipeline in pipelines:
         try:
             found += [({"pipeline": pipeline.name, "webhook": one["name"]}, one) for one in push_report(pipeline)]
-        except HeadwaterError:
+        except (HeadwaterError, OSError):  # of the others is told
             continue
     asked = [(of, one["state"]) for of, one in found if one["state"] != "paused"]  # nobody is alarmed of a pause
     well: Samples = [(of, int(state in ("delivering", "standby", "starting"))) for of, state in asked]
@@ -33,4 +33,5 @@ def push_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
         values: Samples = [(of, one[key]) for of, one in found if one[key] is not None]
         yield gauge(f"headwater_push_{name}", said, values)
     for name, said in (("events", "Events that were taken."), ("letters", "Batches that were refused.")):
-        yield counter(f"headwater_push_{name}", said, [(of, one[name]) for of, one in found])
+        counted: Samples = [(of, one[name]) for of, one in found if one[name] is not None]
+        yield counter(f"headwater_push_{name}", said, counted)

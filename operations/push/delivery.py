@@ -180,7 +180,7 @@ class Delivery:
         if batch.cursor is not None:
             fields |= {"cursor": batch.cursor, "begins": None}
         if taken:
-            health.delivered_at, health.events = time.time(), health.events + len(batch.events)
+            health.delivered_at, health.events = time.time(), (health.events or 0) + len(batch.events)
             fields |= {"delivered_at": f"{health.delivered_at:.3f}", "events": health.events}
         self._hold(fields, None if taken else self._letter(batch, found, message))
         if batch.cursor is not None:
@@ -188,7 +188,7 @@ class Delivery:
         self.begun = None
         news = health.well()
         if not taken:
-            health.letters += 1
+            health.letters = (health.letters or 0) + 1
             self._say(f"warning: {self._sending.title} refused {message}: {found.why}; it is a letter now")
         elif news:
             self._say(f"{self._sending.title} takes events again")

@@ -35,8 +35,9 @@ class Health:
             ``paused``: nobody is to send, as its sink is.
         lag_entries: changes of the view that are still to be looked at, at most some thousands; None if not known.
         delivered_at: of the last batch that was taken, epoch seconds.
-        events: that were taken, ever.
-        letters: batches that were refused, ever.
+        events: that were taken, ever; None until the lease was had, as it is counted in Redis: a counter that began
+            at 0 in each new process would seem to have grown by all that was ever counted.
+        letters: batches that were refused, ever; the same.
         failing_since: epoch seconds.
         why: it fails, in words.
     """
@@ -44,8 +45,8 @@ class Health:
     state: State = "starting"
     lag_entries: int | None = None
     delivered_at: float | None = None
-    events: int = 0
-    letters: int = 0
+    events: int | None = None
+    letters: int | None = None
     failing_since: float | None = None
     why: str | None = None
 
@@ -90,7 +91,7 @@ def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
             found: dict[str, Any] = json.loads(note_path(pipeline, outlet.name).read_text())
             at = float(found.pop("at"))
             health = Health(**found)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             health, at = Health(), 0.0
         if ago(at, time.time()) > STALE_SECONDS:
             health.state = "stopped"

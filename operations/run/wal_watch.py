@@ -58,8 +58,8 @@ class WalWatch:
         self._over = self._over + 1 if self.budget.level == "over" else 0
         if self._over >= LOOKS_BEFORE_RELEASE and self.pipeline.policy.wal_at_limit == "release":
             said += self._release(seen, self.budget)
-        with suppress(OSError, DiskFull):  # only a forecast; what there is to say is not lost for it
-            write_window(self.pipeline, window.with_look(seen, time.time()))
+        with suppress(OSError, DiskFull):  # for a forecast, and who asks later; what there is to say is not lost for it
+            write_window(self.pipeline, window.with_look(seen, time.time()), self.budget)
         return said
 
     def close(self) -> None:

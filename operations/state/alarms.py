@@ -1,6 +1,7 @@
 """What the webhook of ``policy.alert`` was told is bad, and not yet that it is well: for the next process of `run`.
 
     <state_dir>/<pipeline>/alarm-source.json
+                           alarm-wal.json
                            alarm-sink-<sink>.json     since when it is bad, and a digest of the webhook that knows it
 
 A file for each, because several `run`s of one pipeline tell of other sinks each. A note that can't be read or written
@@ -21,12 +22,12 @@ from cdc.pipeline import Pipeline
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
-SOURCE = "source"
+SOURCE, WAL = "source", "wal"
 _log = logging.getLogger(__name__)
 
 
 def subject_of(sink: str) -> str:
-    """How a message names a sink: by another word than ``SOURCE`` whatever the sink is called."""
+    """How a message names a sink: by other words than ``SOURCE`` and ``WAL`` whatever the sink is called."""
     return f"sink {sink}"
 
 

@@ -49,7 +49,7 @@ class LossNote:
             if is_gone(host, pid, started, ago(note.pop("at", now), now), BUSY_SECONDS):
                 return None
             return {**note, "seconds": round(at_least(note["since"], now), 1)}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def there(self) -> bool:

@@ -1,6 +1,7 @@
 """The WAL that the slot keeps, as data: what `status`, metrics and pages show, and what `run` remembers of it.
 
-state_dir/<pipeline>/wal.json        what the slot kept, every few seconds of the last quarter of an hour
+state_dir/<pipeline>/wal.json        what the slot kept, every few seconds of the last quarter of an hour, and how it
+                                     was judged last
                     /released.json   that the slot was given up, and why, until there is one again
 """
 
@@ -13,9 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cdc.ages import ago
 from cdc.pipeline import Pipeline
 from cdc.sizes import size_words
-from connectors.wal.budget import Budget, Sample, judge
+from connectors.wal.budget import RANK, Budget, Sample, judge
 from connectors.wal.look import Look
 from connectors.wal.pins import long_ones
 from connectors.wal.release import Released
@@ -26,6 +28,8 @@ from spark.disk.files import write_atomic
 WINDOW_SECONDS = 900.0
 # Several `run`s of one pipeline share the window: a sample that is as new as this is not taken again.
 LEAST_PAUSE_SECONDS = 3.0
+# `run` judges every five seconds; a server that answers late holds it up. After this nobody knows.
+WEIGHED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,23 @@ class Window:
             kept = (*kept, Sample(now, seen.retained_bytes))
         open_ones = {pin.xid: self.first_seen.get(pin.xid, now) for pin in seen.pins if pin.xid}
         return Window(kept, open_ones)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What `run` has judged last: all that a server needs that asks nobody.
+
+    Attributes:
+        at: when (epoch seconds).
+        level, full_bytes, held: see ``Budget``.
+        words: what is kept, of how much, and how long that will do.
+    """
+
+    at: float
+    level: str
+    full_bytes: int
+    held: tuple[str, ...]
+    words: str
 
 
 def judged(pipeline: Pipeline, seen: Look | None, window: Window | None = None, before: str | None = None) -> Budget:
@@ -92,8 +113,24 @@ def read_window(pipeline: Pipeline) -> Window:
         return Window()  # only the forecast is missing, for a minute
 
 
-def write_window(pipeline: Pipeline, window: Window) -> None:
+def read_weighed(pipeline: Pipeline) -> Weighed | None:
+    """What a `run` that is at work has judged last; None where none is, or nothing is known."""
+    try:
+        raw = json.loads((_folder(pipeline) / "wal.json").read_text())
+        found = Weighed(**{**raw["weighed"], "held": tuple(raw["weighed"]["held"])})
+        known = raw["slot"] == pipeline.source.slot and found.level in RANK
+        return found if known and ago(found.at, time.time()) <= WEIGHED_SECONDS else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_window(pipeline: Pipeline, window: Window, budget: Budget | None = None) -> None:
     """Remember it.
+
+    Args:
+        pipeline: the loaded file.
+        window: of the last minutes.
+        budget: how it was judged just now; None for nothing.
 
     Raises:
         DiskFull: there is no room (transient).
@@ -104,6 +141,9 @@ def write_window(pipeline: Pipeline, window: Window) -> None:
         "samples": [[round(sample.at, 1), sample.retained] for sample in window.samples],
         "first_seen": {xid: round(at, 1) for xid, at in window.first_seen.items()},
     }
+    if budget is not None and budget.level is not None:
+        words = budget.words(pipeline.source.slot)
+        raw["weighed"] = asdict(Weighed(time.time(), budget.level, budget.full_bytes, tuple(budget.held), words))
     write_atomic(numbered_state_dir(pipeline) / pipeline.name / "wal.json", json.dumps(raw))
 
 

@@ -22,9 +22,11 @@ import requests
 from cdc.pipeline import Alert, Pipeline
 from cdc.saying import Say
 from operations.freshness.keeper import Keeper
-from operations.state.alarms import SOURCE, Told, forget_alarms, subject_of
+from operations.state.alarms import SOURCE, WAL, Told, forget_alarms, subject_of
+from operations.state.wal import read_weighed
 from operations.status.facts import judged_apart
 from operations.status.judgement import Judgement
+from operations.status.wal import judge_wal
 
 LOOK_SECONDS = 2.0
 # Without a webhook nobody waits for the second: a look reads what every flow has told.
@@ -67,7 +69,7 @@ class Alarms:
 
         Args:
             now: epoch seconds.
-            found: how each subject is: a sink, or the source.
+            found: how each subject is: a sink, the source, or the WAL that its slot keeps.
 
         Returns:
             messages, as docs/operations.md shows them. A sink that is not there any more needs none.
@@ -150,7 +152,8 @@ class Alerting:
             try:
                 self._forget_gone(self.keeper.pipeline)
                 found = self._look(self.keeper.pipeline)
-                for message in logged.step(time.time(), found):
+                # Of the WAL the log has lines of its own, from the moment on.
+                for message in logged.step(time.time(), {what: how for what, how in found.items() if what != WAL}):
                     self.say(_line(message))
                 if self.alert is not None and sent is not None:
                     self._unsent.extend(sent.step(time.time(), found))
@@ -163,15 +166,16 @@ class Alerting:
         sinks = frozenset(pipeline.sinks)
         if sinks != self._sinks:
             self._sinks = sinks
-            forget_alarms(pipeline, keep=() if self._told is None else {*map(subject_of, sinks), SOURCE})
+            forget_alarms(pipeline, keep=() if self._told is None else {*map(subject_of, sinks), SOURCE, WAL})
 
     def _look(self, pipeline: Pipeline) -> dict[str, Judgement]:
-        """Of this process's sinks; of the source too, if no other process with the first sink tells of it."""
+        """Of this process's sinks; of the source and its WAL too, if no other process with the first sink tells of
+        them."""
         only = self.keeper.only
         source, sinks = judged_apart(pipeline, only)
         found = {subject_of(name): judgement for name, judgement in sinks.items()}
         if not only or next(iter(pipeline.sinks)) in only:
-            found[SOURCE] = source
+            found[SOURCE], found[WAL] = source, judge_wal(read_weighed(pipeline))
         return found
 
     def _deliver(self, url: str) -> None:

@@ -53,4 +53,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
             for flow, one in hanging.items()
             if one.judged.judgement == "stalled" and (one.still or 0.0) > HANGS_SECONDS
         ]
+        history = report.history  # one that has failed fails in a new process as well, which the sinks would pay for
+        if history is not None and history.judged.judgement == "stalled" and (history.still or 0.0) > HANGS_SECONDS:
+            found.append(f"{sink}: stalled: {history.judged.cause}")
     return found

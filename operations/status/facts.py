@@ -13,11 +13,14 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
 from operations.state.accepted import runs_without
+from operations.state.history import HISTORY, STREAM
 from operations.state.letters import letter_counts
 from operations.state.losses import LossNote
 from operations.state.pausing import pause_of, resumed_lately
 from operations.status.evolving import evolving, line
+from operations.status.history import history_of, judge_history
 from operations.status.judgement import (
+    JUDGEMENTS,
     FlowFacts,
     Judgement,
     SinkFacts,
@@ -27,6 +30,7 @@ from operations.status.judgement import (
     judge_source,
     limit_of,
 )
+from spark.disk.refused import refused
 from spark.disk.status import FlowStatus, state_of, taken_over
 
 if TYPE_CHECKING:
@@ -74,6 +78,7 @@ class SinkReport:
         limit: above which age it is behind.
         flows: its flows that are not finished.
         others: generation -> flow, of those that are kept up to date beside it.
+        history: of its history, which is of no generation; None if it keeps none.
     """
 
     generation: int
@@ -83,6 +88,7 @@ class SinkReport:
     limit: float
     flows: Mapping[str, FlowReport]
     others: Mapping[int, Mapping[str, FlowReport]]
+    history: FlowReport | None = None
 
 
 @dataclass(frozen=True)
@@ -219,11 +225,35 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched:
     own = flows.pop(living)
     # Of several that are as bad the first is told of: the one that most waits for.
     judgement = judge_sink(facts, [one.judged for one in sorted(own.values(), key=lambda one: -(one.behind or 0))])
+    history = _history(pipeline, name, facts, note, now, resumed)
+    if history is not None and history.judged.bad:  # the sink's own word first, where both are as bad
+        judgement = min(judgement, history.judged, key=lambda one: JUDGEMENTS.index(one.judgement))
     moments = [one.as_of for one in own.values()]
     known = [moment for moment in moments if moment is not None]
     as_of = min(known) if known and len(known) == len(moments) else None
     age = None if as_of is None else max(now - as_of, 0.0)
-    return SinkReport(living, _named(judgement, name), as_of, age, sink_limit(pipeline, name), own, flows)
+    limit = sink_limit(pipeline, name)
+    return SinkReport(living, _named(judgement, name), as_of, age, limit, own, flows, history)
+
+
+def _history(
+    pipeline: Pipeline, sink: str, facts: SinkFacts, note: SinkNote | None, now: float, resumed: bool
+) -> FlowReport | None:
+    kept = history_of(pipeline, sink)
+    if kept is None:
+        return None
+    holder, status = kept.lease.holder(), FlowStatus.read(kept.flow_folder(STREAM))
+    state = state_of(status, holder)
+    if taken_over(status, holder):
+        status = None
+    one = note.history.by(now + STALE_SECONDS) if note is not None and note.history is not None else None
+    watched = now - note.since if note is not None and ago(note.at, now) <= STALE_SECONDS else None
+    found = _flow_facts(pipeline, sink, HISTORY, _Seen(state, status, one, watched, now))
+    warning, memory = status.warning if status else None, pipeline.kafka.compaction_lag_hours * 3600
+    told = judge_history(found, refused(kept.folder), warning, memory)
+    as_of = one.as_of if one else None
+    report = FlowReport(status, told, as_of, found.age, found.behind, found.still, gone=state in _GONE)
+    return _resting(sink, facts, {HISTORY: report}, resumed)[HISTORY]
 
 
 # Of a flow or a generation that no process works on.

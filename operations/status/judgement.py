@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from cdc.pipeline.views import SHARED_FLOW
 from cdc.wording import split
+from connectors.rest import STANDS_STILL
 from operations.freshness.source_words import SourceWords
 
 # The worst first: a sink is as its worst flow.
@@ -266,11 +267,11 @@ def _late(facts: SourceFacts) -> Judgement:
         cause = f"{facts.failed_why or 'the connector fails'}; `run` has started it again"
         return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
     if facts.slot_active is False:
-        return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", _APPLY)
+        return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", STANDS_STILL)
     if facts.still <= facts.limit:
         return Judgement("behind", "the connector is behind the database: it reads older commits", None)
     cause = f"the slot has not moved for {facts.still:,.0f} s: the connector or its WAL sender hangs"
-    return Judgement("stalled", cause, "the worker's log; restart the connector in Kafka Connect, or its worker")
+    return Judgement("stalled", cause, STANDS_STILL)
 
 
 def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR0911 - one line a case, the worst first

@@ -17,7 +17,7 @@ from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.names import Names
 from connectors.postgres import connect
-from connectors.rest import ConnectClient, Status
+from connectors.rest import STANDS_STILL, ConnectClient, Status
 from connectors.source_gaps import READ_AGAIN, refuse_unfollowed
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
@@ -153,4 +153,6 @@ def warning(pipeline: Pipeline, source: dict[str, Any]) -> str | None:
     if RANK.get(wal.level or NONE, 0) == 0:
         return None
     kind = "warning" if wal.level == "warn" else "alarm"
-    return f"{kind}: {wal.words(pipeline.source.slot)}; `headwater apply FILE` restarts a connector that stands still"
+    # Of what holds it back `line` says what to do; then it is not the connector.
+    still = "" if wal.pinned_by else f"; if the connector stands still: {STANDS_STILL}"
+    return f"{kind}: {wal.words(pipeline.source.slot)}{still}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event,
         say: told a line for each verification.
 
     Raises:
-        ConfigError: what is asked can never be done (no such sink).
+        ConfigError: what is asked can't be done (no such sink), as the first verification shows.
     """
-    totals = Totals()
+    totals = Totals(every)
     path = metric_file(pipeline)
     while not stop.is_set():
         started = time.monotonic()
@@ -47,9 +48,10 @@ def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event,
             report = verified(pipeline, replace(asked, seed=asked.seed + totals.runs), on_pause=_ender(stop))
         except _Ended:
             break
-        except ConfigError:
-            raise
         except (HeadwaterError, OSError) as error:  # a server that is down comes back, and so does room on a disk
+            if isinstance(error, ConfigError) and not totals.runs:
+                raise
+            # Later it is not what was asked: a table was altered, and is followed, or the file is mended for it.
             totals.errors += 1
             say(f"{_clock()} could not verify: {_what(error)}")
         else:
@@ -62,6 +64,8 @@ def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event,
         except (HeadwaterError, OSError) as error:
             say(f"{_clock()} could not write the metrics: {_what(error)}")
         stop.wait(every)
+    with suppress(OSError):  # nobody who looks for it takes it for what is so now
+        path.unlink(missing_ok=True)
 
 
 def metric_file(pipeline: Pipeline) -> Path:

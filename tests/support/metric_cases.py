@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from cdc.pipeline import Pipeline, Webhook, load
+from connectors.wal.budget import judge
 from operations.freshness.note import (
     FlowNote,
     SinkNote,
@@ -22,6 +24,7 @@ from operations.metrics.audit import Totals
 from operations.metrics.audit import metrics as audit_metrics
 from operations.push.health import Health, write_note
 from operations.state.folder import register_of, state_dir
+from operations.state.wal import Window, write_window
 from spark.disk.status import BATCH_SECONDS, FlowStatus
 from tests.support.lone_cache import FILE
 
@@ -58,14 +61,23 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
         row_store={"h:1": {"used_bytes": 70, "limit_bytes": 100}, "h:2": {"used_bytes": 60, "limit_bytes": 0}},
     )
     write_source_note(made, source)
+    write_window(made, Window(), judge(retained=900, budget=1_000, limit=None))
     if verified:
-        totals = Totals()
+        totals = Totals(300.0)
         one = {"sink": "cache", "error": None, "views": [{**VIEW, "changed": []}]}
         totals.take({"at": now, "equal": True, "sample": None, "sinks": [one]})
         (state_dir(made) / name / "verify.prom").write_text(audit_metrics(name, totals))
     hook = {"view": "v", "url": "http://127.0.0.1:1", "secret": "whsec_" + "a" * 40, "sink": "cache"}
     made = made.model_copy(update={"push": {"hook": Webhook.model_validate(hook)}})
     write_note(made, "hook", Health("failing", 12, now - 60, 30, 2, now - 50, "it answers 500"))
+    return made
+
+
+def paused(folder: Path, since: float, name: str = "q") -> Pipeline:
+    """One whose sink is paused."""
+    made = pipeline(folder, name)
+    note = {"since": since, "by": "ann@host", "why": None}
+    (register_of(made, "cache").folder / "paused.json").write_text(json.dumps(note))
     return made
 
 

@@ -18,7 +18,9 @@ from connectors.wal.pins import Pin, better_seen, long_ones, shortened
 from operations.run import wal_watch
 from operations.run.wal_watch import LOOKS_BEFORE_RELEASE, WalWatch
 from operations.state import wal
-from operations.state.wal import Window, judged, read_release, read_window, write_window
+from operations.state.wal import Window, judged, read_release, read_weighed, read_window, write_window
+from operations.status.judgement import Judgement
+from operations.status.wal import judge_wal
 from tests.support.connector_cases import pipeline as config_pipeline
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -247,6 +249,19 @@ def test_each_change_of_level_is_told_once(world: World) -> None:
     assert len(said) == 4
     world.looks.append(None)
     assert world.watch.look() == [], "Postgres is away"
+
+
+def test_what_was_judged_is_left_for_who_asks_nobody(world: World, pipeline: Pipeline) -> None:
+    world.after(810)
+    found = read_weighed(pipeline)
+    assert found is not None and (found.level, found.full_bytes) == ("alarm", 1000)
+    assert "81 % of policy.wal_budget" in found.words and "pg_terminate_backend(4711)" in found.held[0]
+    assert judge_wal(found) == Judgement("behind", found.words, found.held[0])
+    world.after(100)
+    assert judge_wal(read_weighed(pipeline)).judgement == "well"
+    world.looks.append(seen(None, there=False))
+    world.watch.look()
+    assert read_weighed(pipeline) is None and not judge_wal(None).bad
 
 
 def test_the_slot_is_given_up_when_it_stays_over_the_limit(world: World, pipeline: Pipeline) -> None:

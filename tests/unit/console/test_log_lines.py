@@ -76,6 +76,14 @@ def test_a_sentence_takes_along_what_it_is_about(as_json: None, capsys: pytest.C
     ]
 
 
+def test_how_grave_a_sentence_is_stands_at_its_beginning(as_json: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """An alarm of the WAL comes after its own warning, and is worse."""
+    heads = {"alarm: ": "error", "error: ": "error", "warning: ": "warning", "waiting: ": "warning", "": "info"}
+    for head in heads:
+        say(f"{head}slot s makes Postgres keep 9 GiB of WAL")
+    assert [one["level"] for one in lines(capsys)] == list(heads.values())
+
+
 def test_each_thread_has_its_own(as_json: None, capsys: pytest.CaptureFixture[str]) -> None:
     both = threading.Barrier(2, timeout=10)
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from operations.metrics.pipelines import metrics
 from operations.status.judgement import BAD, JUDGEMENTS
 from tests.support import promtool
-from tests.support.metric_cases import NAME, ROOT, named, pipeline
+from tests.support.metric_cases import NAME, ROOT, named, paused, pipeline
 from tests.support.standing_file import noted
 
 MONITORING = ROOT / "deploy/monitoring"
@@ -33,7 +33,7 @@ def expressions() -> list[str]:
 
 
 def test_rules_and_dashboard_name_only_metrics_and_judgements_that_there_are(tmp_path: Path) -> None:
-    known = named(metrics([pipeline(tmp_path), noted(tmp_path / "standing")]))
+    known = named(metrics([pipeline(tmp_path), paused(tmp_path / "paused", 1.0), noted(tmp_path / "standing")]))
     used = [rule["expr"] for rule in rules()] + expressions()
     assert len(used) > 20
     for expression in used:

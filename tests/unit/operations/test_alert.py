@@ -16,10 +16,13 @@ import requests
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline import Pipeline, load
+from connectors.wal.budget import judge
 from operations.freshness.keeper import Keeper
 from operations.generations import targets
 from operations.metrics.pipelines import metrics
+from operations.state import wal
 from operations.state.folder import register_of
+from operations.state.wal import Window, write_window
 from operations.status import alert
 from operations.status.alert import Alarms, Alerting, send
 from operations.status.judgement import Judgement
@@ -131,6 +134,37 @@ def test_a_webhook_that_does_not_take_it_gets_it_later_and_its_address_is_never_
     said = [one for one in said if "policy.alert" in one]
     assert len(said) == 2 and "is tried again" in said[0] and "again" in said[1]
     assert "secret-hook" not in "".join(said)
+
+
+def test_the_webhook_is_told_of_the_wal_and_the_log_not_twice(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that is idle in a transaction fills the disk while the source is well."""
+    monkeypatch.setattr(alert, "LOG_AFTER_SECONDS", 0.0)
+    said: list[str] = []
+    posted: list[Mapping[str, Any]] = []
+
+    def about() -> list[tuple[str, str]]:
+        return [(one["event"], one["judgement"]) for one in posted if one["subject"] == "wal"]
+
+    def weigh(retained: int) -> None:
+        write_window(pipeline, Window(), judge(retained=retained, budget=1000, limit=None))
+
+    weigh(600)
+    with Alerting(Keeper(pipeline), said.append, lambda _url, message: posted.append(message)):
+        wait(lambda: len(posted) == 2)
+        assert about() == [], "half of it is no alarm"
+        weigh(850)
+        wait(lambda: about() == [("alarm", "behind")])
+        with monkeypatch.context() as patch:
+            patch.setattr(wal, "WEIGHED_SECONDS", -1.0)
+            time.sleep(0.1)
+            assert len(about()) == 1, "Postgres is away: nobody knows that it is well"
+        weigh(100)
+        wait(lambda: about() == [("alarm", "behind"), ("well", "well")])
+    [text] = [one["text"] for one in posted if one["subject"] == "wal" and one["event"] == "alarm"]
+    assert "makes Postgres keep" in text and "85 % of policy.wal_budget" in text
+    assert not [line for line in said if "policy.wal_budget" in line], "the watch of the WAL has said it"
 
 
 def test_another_process_tells_of_the_source(pipeline: Pipeline) -> None:

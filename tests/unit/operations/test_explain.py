@@ -390,5 +390,7 @@ def test_the_line_of_the_source(pipeline: Pipeline) -> None:
     assert line({**well, "tables": {"s.t": "table s.t was dropped"}}).endswith("12 MiB\n  table s.t was dropped")
     text = warning(pipeline, ill)
     assert text is not None and text.startswith("alarm: slot headwater_lib makes Postgres keep 9 GiB of WAL, 90 %")
-    assert "policy.wal_budget (10 GiB)" in text
+    assert "policy.wal_budget (10 GiB)" in text and "connector" not in text, "it is a transaction that holds it"
+    text = warning(pipeline, {**ill, "wal": judge(**kept).to_dict()})
+    assert text is not None and "headwater apply" not in text and "restart the connector in Kafka Connect" in text
     assert json.dumps(ill)

@@ -231,6 +231,17 @@ def test_servers_that_are_away_stop_nobody_and_what_was_told_stays(
     assert source.as_of == 1.5 and "does not answer" in (source.error or "")
 
 
+def test_of_a_slot_nothing_is_known_while_postgres_is_away(pipeline: Pipeline) -> None:
+    noting = Keeper(pipeline)
+    known = {"slot_there": True, "slot_active": True, "slot_retained_bytes": 5, "slot_safe_bytes": 9}
+    noting._source = replace(noting._source, as_of=1.5, **known)
+    noting._look()  # nothing listens where the file says
+    noting._tell()
+    note = read_source_note(pipeline)
+    assert note is not None and note.error and note.as_of == 1.5
+    assert {name: getattr(note, name) for name in known} == dict.fromkeys(known)
+
+
 def test_a_sink_that_is_not_in_the_file_any_more_is_let_go_of(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,8 +129,10 @@ def test_a_flow(facts: FlowFacts, source: Judgement, judgement: str, word: str |
     ],
 )
 def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
+    """`apply` does nothing of a connector that says RUNNING: nobody is sent there."""
     told = judge_source(facts)
     assert (told.judgement, word in (told.cause or "")) == (judgement, True), told
+    assert not ("RUNNING" in (told.cause or "") and "apply" in (told.remedy or "")), told
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,24 @@ def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeyp
     assert later["state"] == "stopped" and later["why"] == "it answers 500"
 
 
+def test_what_was_counted_before_a_restart_is_not_counted_from_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By N -> 0 -> N a counter has grown by N: an alarm of refused events after each deploy."""
+    monkeypatch.setattr("operations.push.webhooks.Sender", Slow)
+    monkeypatch.setattr(Slow, "all", [])
+    pipeline = load(file_of(tmp_path))
+    write_note(pipeline, "hook", Health("delivering", 0, 1.0, 30, 4))
+    found = Webhooks(lambda: (pipeline, {"kept"}), print)
+    found._look()
+    assert "headwater_push_letters_total{" not in metrics([pipeline])
+    [begun] = push_report(pipeline)
+    assert (begun["events"], begun["letters"]) == (None, None) and "refused" not in push_line(begun)
+    Slow.all[0].health.take_over({"events": "30", "letters": "4"})
+    found._look()
+    assert 'headwater_push_letters_total{pipeline="hooked",webhook="hook"} 4.0' in metrics([pipeline])
+
+
 @pytest.mark.parametrize("readable", [True, False])
 def test_nobody_is_alarmed_of_a_paused_sinks_webhooks(tmp_path: Path, *, readable: bool) -> None:
     pipeline = load(file_of(tmp_path))

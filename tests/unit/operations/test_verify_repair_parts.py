@@ -109,7 +109,7 @@ def report(**changed: Any) -> dict[str, Any]:
 
 
 def test_metrics_are_as_prometheus_reads_them() -> None:
-    totals = Totals()
+    totals = Totals(300.0)
     assert "headwater_verify_equal" not in metrics("p", totals)
     totals.take(report())
     totals.take(report(differences=2))
@@ -133,8 +133,58 @@ def test_metrics_are_as_prometheus_reads_them() -> None:
     }
 
 
+def told(totals: Totals, name: str) -> dict[str, float]:
+    """A metric of an audit, by sink; of one without that label by ``""``."""
+    return {
+        sample.labels.get("sink", ""): sample.value
+        for family in text_string_to_metric_families(metrics("p", totals))
+        for sample in family.samples
+        if sample.name == f"headwater_verify_{name}"
+    }
+
+
+def partly(*, at: float, cache: int, search: int | None) -> dict[str, Any]:
+    """A report of two sinks, with so many differences; None: one could not be compared."""
+    view = {**report()["sinks"][0]["views"][0], "repaired": 0}
+    failed = {"sink": "search", "error": "Elasticsearch does not answer", "views": []}
+    sinks = [
+        {"sink": "cache", "error": None, "views": [view | {"differences": cache}]},
+        failed if search is None else {"sink": "search", "error": None, "views": [view | {"differences": search}]},
+    ]
+    return report() | {"at": at, "equal": search is not None and not cache + search, "sinks": sinks}
+
+
+def test_a_sink_that_can_not_be_compared_does_not_differ_for_that() -> None:
+    """Somebody is woken for sinks that differ; this has a name of its own."""
+    totals = Totals(300.0)
+    totals.take(partly(at=10, cache=0, search=None))
+    assert told(totals, "equal") == {"": 1}
+    assert told(totals, "unverified") == {"cache": 0, "search": 1}
+    assert told(totals, "last_success_timestamp_seconds") == {}, "not all was compared yet"
+    totals.take(partly(at=20, cache=0, search=0))
+    totals.take(partly(at=30, cache=0, search=None))
+    assert told(totals, "last_success_timestamp_seconds") == {"": 20}
+    assert totals.errors == 2
+
+
+def test_one_that_differed_does_so_until_it_is_compared_again() -> None:
+    totals = Totals(300.0)
+    totals.take(partly(at=10, cache=0, search=2))
+    totals.take(partly(at=20, cache=0, search=None))
+    assert told(totals, "equal") == {"": 0} and told(totals, "differences") == {"cache": 0, "search": 2}
+    totals.take(partly(at=30, cache=0, search=0))
+    assert told(totals, "equal") == {"": 1} and told(totals, "unverified") == {"cache": 0, "search": 0}
+
+
+def test_where_nothing_could_be_compared_nobody_says_that_it_is_equal() -> None:
+    totals = Totals(300.0)
+    totals.take(report() | {"equal": False, "sinks": [{"sink": "cache", "error": "it is away", "views": []}]})
+    assert told(totals, "equal") == {} and told(totals, "unverified") == {"cache": 1}
+    assert told(totals, "every_seconds") == {"": 300}
+
+
 def test_every_metric_is_documented() -> None:
-    totals = Totals()
+    totals = Totals(300.0)
     totals.take(report())
     names = {text.split()[2] for text in metrics("p", totals).splitlines() if text.startswith("# TYPE")}
     page = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from cdc.types import spark_type
 from cdc.view import View
 from truth import values as truth
 from truth.answers import plain
+from truth.moments import is_beyond
 from truth.said import Said
 
 if TYPE_CHECKING:
@@ -257,7 +258,9 @@ def _held(value: Any, kind: str) -> Any:
         return orjson.dumps(value).decode()
     if kind.startswith("decimal"):
         return None if value in _NO_DECIMALS else value
-    return None if kind in _MOMENTS and value in _INFINITE else value
+    if kind in _MOMENTS and value is not None:
+        return None if value in _INFINITE or is_beyond(value) else value
+    return value
 
 
 def _quoted(name: str) -> str:

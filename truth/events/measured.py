@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.timed import Measure
 from truth.bounds import stated
-from truth.columns import moment_number
+from truth.moments import moment_number
 from truth.spark_sql import Shape, ask
 
 if TYPE_CHECKING:

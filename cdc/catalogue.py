@@ -28,6 +28,9 @@ class Column:
         enum_values: an enum's labels in order, else None.
         ordinal: ``attnum``.
         collated: of a nondeterministic collation: texts that differ may be equal in Postgres.
+        unpadded: of ``bpchar`` without a length, also under a domain, whose name does not say so: blanks at its end are
+            kept, and do not count in Postgres. Neither compared nor shown: a catalogue of before lacks it; and see
+            ``as_stored``.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Column:
     enum_values: tuple[str, ...] | None = None
     ordinal: int = 0
     collated: bool = False
+    unpadded: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class Catalogue:
                 "timeline": self.timeline,
                 "database": self.database,
                 "lsn": self.lsn,
-                "tables": [asdict(self.tables[name]) for name in sorted(self.tables)],
+                "tables": [as_stored(self.tables[name]) for name in sorted(self.tables)],
             },
             sort_keys=True,
         )
@@ -168,8 +172,17 @@ class Catalogue:
             raise StateError(f"not a saved catalogue: {error!r}", fix="delete the file; it is read again") from error
 
 
+def as_stored(one: Any) -> dict[str, Any]:
+    """``asdict`` of a table, or of what has tables, for a file.
+
+    An older Headwater, which goes on with the same folder, refuses a column of which it does not know what is said: so
+    ``unpadded`` is said only where it is so.
+    """
+    return asdict(one, dict_factory=lambda said: {name: value for name, value in said if name != "unpadded" or value})
+
+
 def table_of(raw: Mapping[str, Any]) -> Table:
-    """A table of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
+    """A table of what ``as_stored`` made of it; KeyError, TypeError if it is something else."""
     columns = tuple(Column(**{**c, "enum_values": _tuple(c["enum_values"])}) for c in raw["columns"])
     renamed = tuple((str(former), str(present)) for former, present in raw.get("renamed", ()))
     key, identity = tuple(raw["primary_key"]), raw["replica_identity"]

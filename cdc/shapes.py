@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from cdc.catalogue import Catalogue, Column, Moved, Table, table_of
+from cdc.catalogue import Catalogue, Column, Moved, Table, as_stored, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.same_key import keeps_labels
@@ -304,7 +304,7 @@ class Shapes:
 
     def to_json(self) -> str:
         """For the disk."""
-        tables = {name: [asdict(shape) for shape in shapes] for name, shapes in sorted(self.tables.items())}
+        tables = {name: [as_stored(shape) for shape in shapes] for name, shapes in sorted(self.tables.items())}
         return json.dumps({"format": SHAPES, "tables": tables}, sort_keys=True)
 
     @classmethod
@@ -324,7 +324,7 @@ class Shapes:
 
 
 def shape_of(raw: Mapping[str, Any]) -> Shape:
-    """A shape of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
+    """A shape of what ``as_stored`` made of it; KeyError, TypeError if it is something else."""
     table = table_of(raw["table"])
     parts = tuple((int(oid), str(name), str(attached)) for oid, name, attached in raw["parts"])
     written = tuple((int(number), str(xmin)) for number, xmin in raw.get("written", ()))

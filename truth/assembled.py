@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from cdc.join.tree import Aggregate, Node
 from cdc.types import spark_type
-from truth.arithmetic import AVERAGE_EXTRA, Kind, kind_of, scale_of
+from truth.arithmetic import AVERAGE_EXTRA, INFINITY, MINUS_INFINITY, NAN, Kind, kind_of, scale_of
 from truth.placing import Several, standing
 from truth.said import Said
-from truth.spark_sql import Shape
+from truth.spark_sql import Broken, Shape
 
 # Postgres allows no such character in a name.
 MARK = "\0"
@@ -65,6 +67,70 @@ def shape_of(node: Node, kinds: Mapping[tuple[str, str], str]) -> Shape:
         else:
             (arrays if many else structs)[name] = shape_of(below, kinds)
     return Shape(columns, structs, arrays, lists, order)
+
+
+class Sums:
+    """The sums and averages that must have a place in Spark SQL's types: those that an expression names, and all of an
+    object that one names, whether as a whole or not.
+
+    Of a row with one that has none the engine makes a dead letter (docs/views.md). Spark would fail for its whole page.
+
+    Args:
+        node: of the marked tree.
+        said: by the view's expressions.
+        kinds: as ``shape_of`` takes them.
+        whole: all of the node's are.
+    """
+
+    def __init__(self, node: Node, said: Said, kinds: Mapping[tuple[str, str], str], *, whole: bool = False) -> None:
+        whole = whole or said.every
+        self._own = [
+            (item, aggregate_type(item, kinds))
+            for item in node.aggregates
+            if item.function in ("sum", "avg") and (whole or said.mentions(item.name))
+        ]
+        below = [
+            (name, many, Sums(one, said, kinds, whole=whole or said.mentions(name)))
+            for name, (one, many) in standing(node).items()
+        ]
+        self._below = [one for one in below if one[-1]]
+
+    def __bool__(self) -> bool:
+        return bool(self._own or self._below)
+
+    def without_place(self, row: Mapping[str, Any]) -> Broken | None:
+        """What is said of a row of the tree that has such a one; None of any other."""
+        for item, kind in self._own:
+            value = row[item.name]
+            if value is not None and not _has_place(value, kind):
+                said = f"{item.function}({item.value})"
+                return Broken({f"aggregate {item.name}": said}, f"{_digits(value)} has no place in its type, {kind}")
+        for name, many, sums in self._below:
+            value = row[name].value if isinstance(row[name], Several) else row[name]
+            for one in value if many else [value]:
+                found = None if one is None else sums.without_place(one)
+                if found is not None:
+                    return found
+        return None
+
+
+def sums_of(marked_root: Node, expressions: Iterable[str], kinds: Mapping[tuple[str, str], str]) -> Sums:
+    """Those of a marked tree; arguments as ``sparks`` and ``shape_of`` take them."""
+    return Sums(marked_root, Said.of(expressions), kinds)
+
+
+def _has_place(value: Any, kind: str) -> bool:
+    if kind == "bigint":
+        return -(1 << 63) <= int(_digits(value)) < 1 << 63
+    if not kind.startswith("decimal(") or value in (NAN, INFINITY, MINUS_INFINITY):  # which are null there
+        return True
+    precision, scale = kind[8:-1].split(",")
+    return len(_digits(value).lstrip("-").partition(".")[0]) <= int(precision) - int(scale)
+
+
+def _digits(value: Any) -> str:
+    """Of a number, which is a fragment of JSON where it is beyond 64 bits."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def aggregate_type(item: Aggregate, kinds: Mapping[tuple[str, str], str]) -> str:

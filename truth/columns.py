@@ -6,7 +6,6 @@ times are compared as numbers, because Python's own end with the year 9999.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -17,29 +16,15 @@ from cdc.catalogue import Column, Table
 from cdc.join.tree import Aggregate, Node
 from cdc.json_text import elements, members
 from cdc.types import canonical_result, spark_type
-from cdc.types.times import days_of
 from cdc.view import View
 from truth.answers import Far
 from truth.assembled import aggregate_type
 from truth.digest import single
+from truth.moments import is_beyond, moment_number
 from truth.placing import is_several, standing
 from truth.values import canonical, deep, inner, parse
 
-_MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
 _JSON_KINDS = frozenset(("json", "jsonb", "hstore", "point"))
-
-
-def moment_number(text: str) -> int | None:
-    """Days (a date) or microseconds (a timestamp) since 1970 of canonical text; None for ±infinity."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
-        return None
-    year, month, day, hour, minute, second, fraction = found.groups()
-    days = days_of(int(year), int(month), int(day))
-    if hour is None:
-        return days
-    seconds = ((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)
-    return seconds * 1_000_000 + int((fraction or "").ljust(6, "0"))
 
 
 def _expected(value: Any, kind: str) -> Any:
@@ -50,7 +35,7 @@ def _expected(value: Any, kind: str) -> Any:
     if kind.startswith("decimal"):
         return None if value in ("NaN", "Infinity", "-Infinity") else value
     if kind in ("timestamp", "timestamp_ntz", "date"):
-        return moment_number(value)
+        return None if is_beyond(value) else moment_number(value)
     return value
 
 

@@ -26,7 +26,7 @@ from cdc.view import View
 from connectors.postgres import Connection
 from truth import values as truth
 from truth.altered import refuse_altered
-from truth.assembled import document_of, marked, shape_of, spark_row, sparks
+from truth.assembled import document_of, marked, shape_of, spark_row, sparks, sums_of
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
 from truth.events.folded import states
@@ -171,7 +171,7 @@ class _Asking:
     def __init__(self, spark: SparkSession | None, view: View, pool: ThreadPoolExecutor, words: bool) -> None:
         self.spark, self.view, self._pool, self._words = spark, view, pool, words
 
-    def __call__(self, shape: Any, rows: Sequence[Mapping[str, Any]]) -> Future[list[Said]]:
+    def __call__(self, shape: Any, rows: Sequence[Mapping[str, Any] | Broken]) -> Future[list[Said]]:
         assert self.spark is not None
         return self._pool.submit(computed, self.spark, self.view, shape, rows, words=self._words)
 
@@ -225,10 +225,13 @@ def _assembled(
     found: History | None,
 ) -> Iterator[_Page]:
     pages = Pages(connection, view, tree, view.row_sql, ask.spark, keep=ids is None, history=found)
-    seen = sparks(pages.tree, view.row_sql)
-    shape = shape_of(seen, pages.kinds()) if view.needs_spark else None
+    seen, kinds = sparks(pages.tree, view.row_sql), pages.kinds() if view.needs_spark else {}
+    shape = shape_of(seen, kinds) if view.needs_spark else None
+    sums = sums_of(pages.tree, view.row_sql, kinds)
     for page in pages.documents(_roots(view, connection, pages.root_columns, ids)):
-        asked = ask(shape, [spark_row(seen, row) for _, row in page]) if view.needs_spark else None
+        asked = None
+        if view.needs_spark:
+            asked = ask(shape, [sums.without_place(row) or spark_row(seen, row) for _, row in page])
         yield [(key, orjson.dumps(document_of(pages.tree, row))) for key, row in page], asked
 
 

@@ -16,6 +16,7 @@ from cdc.types import spark_type
 from cdc.view import View
 from truth import values as truth
 from truth.answers import plain
+from truth.moments import is_beyond
 from truth.said import Said
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class Broken(NamedTuple):
 
     Attributes:
         said: the expressions that failed, by name.
-        words: Spark's own about the first of them; only if they were asked for.
+        words: Spark's own about the first of them, only if they were asked for; or why Spark was not asked.
     """
 
     said: Mapping[str, str]
@@ -218,7 +219,7 @@ class Broken(NamedTuple):
 
 
 def computed(
-    spark: SparkSession, view: View, shape: Shape, rows: Sequence[Mapping[str, Any]], *, words: bool = False
+    spark: SparkSession, view: View, shape: Shape, rows: Sequence[Mapping[str, Any] | Broken], *, words: bool = False
 ) -> list[Mapping[str, Any] | Broken | None]:
     """A view's fields for each row, in order; None for a row that its condition leaves out.
 
@@ -226,12 +227,18 @@ def computed(
         spark: a session.
         view: the view.
         shape: of the rows.
-        rows: canonical values by name.
+        rows: canonical values by name; what is known to be broken stays that.
         words: also ask for Spark's own words about what fails: a job for each such row.
     """
     said = {**{f"field {name}": text for name, text in view.fields.items()}, "where": view.where or "true"}
+    whole = [row for row in rows if not isinstance(row, Broken)]
+    answers = iter(ask(spark, shape, whole, list(said.values())).rows)
     found: list[Mapping[str, Any] | Broken | None] = []
-    for row, answer in zip(rows, ask(spark, shape, rows, list(said.values())).rows, strict=True):
+    for row in rows:
+        if isinstance(row, Broken):
+            found.append(row)
+            continue
+        answer = next(answers)
         if answer[-1] is not True and answer[-1] is not FAILED:
             found.append(None)
             continue
@@ -257,7 +264,9 @@ def _held(value: Any, kind: str) -> Any:
         return orjson.dumps(value).decode()
     if kind.startswith("decimal"):
         return None if value in _NO_DECIMALS else value
-    return None if kind in _MOMENTS and value in _INFINITE else value
+    if kind in _MOMENTS and value is not None:
+        return None if value in _INFINITE or is_beyond(value) else value
+    return value
 
 
 def _quoted(name: str) -> str:

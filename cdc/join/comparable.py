@@ -115,6 +115,6 @@ def not_counted(column: Column) -> str | None:
 
 def _ambiguous(column: Column) -> str | None:
     """How equal values of a column may have different texts; None if they can't."""
-    if column.type_name == "bpchar":  # with a length all are filled up to it
+    if column.unpadded or column.type_name == "bpchar":  # with a length all are filled up to it
         return "blanks at its end do not count in Postgres, and without a length it keeps them"
     return _AMBIGUOUS.get(type_key(column))

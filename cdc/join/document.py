@@ -313,6 +313,8 @@ def _moment_of(kind: str) -> types.Converter:
         found = moment(value)
         if not isinstance(found, int):
             return None
-        return found // 86_400_000_000 if kind == "date" else found
+        if kind == "date":
+            return found // 86_400_000_000
+        return found if found.bit_length() < 64 else None  # after 294247-01-10: null, as of a column
 
     return days_or_micros

@@ -373,6 +373,7 @@ def _column(types: Mapping[int, _Type], attribute: _Attribute) -> Column:
         labels,
         attribute.number,
         attribute.collated,
+        kind.called == "bpchar" and typmod == -1,
     )
 
 

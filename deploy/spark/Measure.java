@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.math.RoundingMode;
 import java.nio.charset.StandardCharsets;
 import org.apache.datasketches.hll.HllSketch;
 import org.apache.datasketches.hll.TgtHllType;
@@ -21,7 +22,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * {@code hll_sketch_agg} and {@code kll_sketch_agg}).
  *
  * <p>Kinds: {@code count}, {@code sum:T}, {@code min:T}, {@code max:T}, {@code distinct}, {@code quantile:p}; T is long, double,
- * decimal or string. A null counts nowhere, as in SQL.
+ * decimal or string; and {@code avg:decimal:D:P:S}, of a sum of at most D digits, as a decimal(P, S). A null counts nowhere, as
+ * in SQL.
  */
 abstract class Measure {
   /** Of the distinct values' sketch: 4,096 registers, a standard error of 1.6 % (Spark's own default). */
@@ -34,6 +36,8 @@ abstract class Measure {
         return new Count();
       case "sum":
         return said[1].equals("long") ? new LongSum() : said[1].equals("double") ? new DoubleSum() : new DecimalSum();
+      case "avg":
+        return new DecimalAverage(said[1].split(":"));
       case "min":
         return new Extreme(said[1], -1);
       case "max":
@@ -204,6 +208,55 @@ abstract class Measure {
         int scale = in.readInt();
         sum = new BigDecimal(new BigInteger(bytes(in)), scale);
       }
+    }
+  }
+
+  /** An average of decimals, divided and rounded once: Spark SQL's {@code /} leaves few digits of wide ones. */
+  private static final class DecimalAverage extends Measure {
+    private final DecimalSum sum = new DecimalSum();
+    private final Count count = new Count();
+    private final int digits;
+    private final int precision;
+    private final int scale;
+
+    DecimalAverage(String[] said) {
+      digits = Integer.parseInt(said[1]);
+      precision = Integer.parseInt(said[2]);
+      scale = Integer.parseInt(said[3]);
+    }
+
+    @Override
+    void add(Object value) {
+      sum.add(value);
+      count.add(value);
+    }
+
+    @Override
+    void merge(Measure other) {
+      sum.merge(((DecimalAverage) other).sum);
+      count.merge(((DecimalAverage) other).count);
+    }
+
+    @Override
+    Object result() {
+      if (sum.sum == null || sum.sum.precision() > digits) {
+        return null;
+      }
+      BigDecimal found = sum.sum.divide(BigDecimal.valueOf(count.count), scale, RoundingMode.HALF_UP);
+      return found.precision() > precision ? null : found;
+    }
+
+    /** As a sum and a count write it one after the other: an average was these two before. */
+    @Override
+    void write(DataOutputStream out) throws IOException {
+      sum.write(out);
+      count.write(out);
+    }
+
+    @Override
+    void read(DataInputStream in) throws IOException {
+      sum.read(in);
+      count.read(in);
     }
   }
 

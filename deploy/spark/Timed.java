@@ -103,6 +103,10 @@ final class Timed {
     if (kind.equals("sum:decimal")) {
       return DataTypes.createDecimalType(DecimalType.MAX_PRECISION(), ((DecimalType) given).scale());
     }
+    if (kind.startsWith("avg:decimal:")) {
+      String[] said = kind.split(":");
+      return DataTypes.createDecimalType(Integer.parseInt(said[3]), Integer.parseInt(said[4]));
+    }
     return given;
   }
 

@@ -88,6 +88,11 @@ public final class Windows {
     return new Plan(times, by, kinds, groupings);
   }
 
+  /** That averages of decimals are measured; an older jar does not, and lacks this. */
+  public static boolean averages() {
+    return true;
+  }
+
   /**
    * Windows.
    *

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
+from cdc.catalogue import as_stored
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
@@ -116,7 +117,7 @@ def write_evolution(pipeline: Pipeline, sink: str, evolution: Evolution) -> None
     Raises:
         DiskFull: no room (transient); nothing was changed.
     """
-    text = json.dumps({"format": SHAPES, **asdict(evolution)}, sort_keys=True)
+    text = json.dumps({"format": SHAPES, **as_stored(evolution)}, sort_keys=True)
     write_atomic(_evolution(pipeline, sink), text)
 
 
@@ -137,7 +138,7 @@ def _allowed(path: Path, _now: Stamp | None) -> Mapping[str, Shape]:
 
 def allow(pipeline: Pipeline, shapes: Mapping[str, Shape]) -> None:
     """Let the tables' shapes through, whatever ``policy.schema`` says."""
-    text = json.dumps({name: asdict(shape) for name, shape in sorted(shapes.items())})
+    text = json.dumps({name: as_stored(shape) for name, shape in sorted(shapes.items())})
     write_atomic(pipeline_folder(pipeline) / "allowed.json", text)
 
 

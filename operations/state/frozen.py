@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from cdc.catalogue import Catalogue, Table, table_of
+from cdc.catalogue import Catalogue, Table, as_stored, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
@@ -160,6 +160,6 @@ def release(generation: Generation, table: str) -> None:
 
 def _write_frozen(generation: Generation, tables: Mapping[str, Table], refused: Mapping[str, str]) -> None:
     text = json.dumps(
-        {"format": SHAPES, "tables": {name: asdict(one) for name, one in tables.items()}, "refused": dict(refused)}
+        {"format": SHAPES, "tables": {name: as_stored(one) for name, one in tables.items()}, "refused": dict(refused)}
     )
     write_atomic(generation.folder / "frozen.json", text)

@@ -16,6 +16,9 @@ from cdc.timed import Measure, WindowView
 from cdc.view import View
 from spark.reading.expressions import Refuse, reason, selected, way_out
 
+# How the kind of a decimals' average begins (Measure.java).
+AVERAGE = "avg:decimal:"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -104,9 +107,10 @@ def _total(empty: DataFrame, name: str, measure: Measure, kind: T.DataType, refu
     """A sum, or an average: that is a sum and a count. Types are those of Spark's own functions."""
     said = measure.value
     try:
-        type_ = empty.select(F.expr(f"{measure.function}({said})")).schema[0].dataType.simpleString()
+        of = empty.select(F.expr(f"{measure.function}({said})")).schema[0].dataType
     except AnalysisException as error:  # of a random number, say
         raise refuse(name, reason(error)) from error
+    type_ = of.simpleString()
     if isinstance(kind, T.DecimalType):
         given, word = f"CAST(({said}) AS decimal(38,{kind.scale}))", "sum:decimal"
     elif isinstance(kind, T.IntegralType) and measure.function == "sum":
@@ -115,15 +119,13 @@ def _total(empty: DataFrame, name: str, measure: Measure, kind: T.DataType, refu
         given, word = f"CAST(({said}) AS double)", "sum:double"
     if measure.function == "sum":
         return Plan((given,), (word,), f"try_cast({{0}} AS {type_})", type_)
+    if isinstance(kind, T.DecimalType) and isinstance(of, T.DecimalType):
+        # Null where Spark's own sum of such decimals has no room. Divided in Java: what `/` gives of a wide decimal has
+        # fewer digits than this type, and of others it is rounded before it becomes this type, and again then.
+        digits = min(kind.precision + 10, 38)
+        return Plan((given,), (f"{AVERAGE}{digits}:{of.precision}:{of.scale}",), "{0}", type_)
     counted = f"CASE WHEN ({said}) IS NOT NULL THEN 1L END"
-    total = "{0}"
-    if isinstance(kind, T.DecimalType):
-        # As wide as Spark's own average makes it: of a wider one the quotient has six digits, and is rounded twice.
-        total = f"try_cast({{0}} AS decimal({min(kind.precision + 10, 38)},{kind.scale}))"
-    divided = f"CASE WHEN {{1}} > 0 THEN try_cast({total} / CAST({{1}} AS decimal(20,0)) AS {type_}) END"
-    if type_ == "double":
-        divided = "CASE WHEN {1} > 0 THEN {0} / {1} END"
-    return Plan((given, counted), (word, "count"), divided, type_)
+    return Plan((given, counted), (word, "count"), "CASE WHEN {1} > 0 THEN {0} / {1} END", type_)
 
 
 def _extreme(name: str, measure: Measure, kind: T.DataType, refuse: Refused) -> Plan:

@@ -20,7 +20,7 @@ from cdc.errors import ConfigError
 from cdc.join.expressions import quoted
 from cdc.timed import WindowView
 from spark.events.kept import Open, documents_of
-from spark.events.measures import Plan, empty_frame, planned, type_of
+from spark.events.measures import AVERAGE, Plan, empty_frame, planned, type_of
 from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
 from spark.reading.expressions import Refuse, unplaced
@@ -89,6 +89,8 @@ def windows(spark: SparkSession, events: DataFrame, view: WindowView) -> DataFra
     times_of = [view.size, view.slide, view.gap, view.delay, view.correct]
     with with_own_classes(view):
         ours = jvm.headwater.spark.Windows
+        if any(kind.startswith(AVERAGE) for kind in kinds):
+            ours.averages()  # an older jar has none, and would fail in each task instead of here
         made = ours.window(given._jdf, ours.plan(times_of, len(view.by), kinds, groupings))
     frame = DataFrame(made, spark)
     state = F.when(F.col("value").isNotNull(), F.expr(_told(view, plans))).alias("state")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from spark.events.timed import AGAIN, AT, CLOCK, SAFE, timed_schema
 from spark.events.windows import analyse_windows, windows
 from spark.reading.expressions import PREFIX
 from tests.support.own_session import own_session
-from tests.support.timed import EVENTS, MATCHES, VIEWS
+from tests.support.timed import AVERAGES, EVENTS, MATCHES, VIEWS, averages
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -225,6 +226,51 @@ def test_of_a_sum_only_the_sum_of_all_must_fit(keep: Any) -> None:
     assert told == {"a": [None, far], "b": [sum(least)], "c": [None, -far]}
 
 
+def called(spark: SparkSession, on: str, name: str, this: Any, *given: Any) -> Any:
+    """A method that only its package sees; a list is an array of texts."""
+    gateway: Any = spark.sparkContext._gateway
+    jvm = gateway.jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    owner = jvm.java.lang.Class.forName(f"headwater.spark.{on}", True, loader)
+    (method,) = [one for one in owner.getDeclaredMethods() if one.getName() == name]
+    method.setAccessible(True)
+    values = gateway.new_array(jvm.java.lang.Object, len(given))
+    for at, one in enumerate(given):
+        values[at] = texts(gateway, one) if isinstance(one, list) else one
+    return method.invoke(this, values)
+
+
+def texts(gateway: Any, given: list[str]) -> Any:
+    """As Java's array."""
+    found = gateway.new_array(gateway.jvm.java.lang.String, len(given))
+    for at, one in enumerate(given):
+        found[at] = one
+    return found
+
+
+def test_an_average_of_decimals_is_divided_and_rounded_once(keep: Any) -> None:
+    """``verify``, which divides exactly, called others different for ever; one without room failed each task."""
+    measures, rows = averages()
+    kept = keep(replace(NUMBERS, measures=measures))
+    events = [event("a", 60, at, payload=json.dumps(row)) for at, row in enumerate(rows, 1)]
+    kept.feed(*events[:2])
+    kept.feed(*events[2:])
+    *_, state = [row.state for row in kept.told() if row.view]
+    for name, (_, wanted) in AVERAGES.items():
+        assert state[name] == (None if wanted is None else Decimal(wanted)), name
+
+
+def test_the_state_of_an_average_is_that_of_a_sum_and_a_count(spark: SparkSession) -> None:
+    """What they were before: a flow goes on with the windows that it has."""
+    two, one = (["sum:decimal", "count"], ["avg:decimal:38:38:22"])
+    digits = (5 * 10**18).to_bytes(8, "big")
+    measured = struct.pack(">?ii", True, 18, len(digits)) + digits + struct.pack(">q", 3)
+    body = struct.pack(">iqqqq", 1, 100, 110, 3, 0) + measured
+    state = b"\x02" + struct.pack(">q", -(2**63)) + body
+    for kinds in (two, one):
+        assert bytes(called(spark, "Panes", "write", called(spark, "Panes", "read", None, state, kinds))) == state
+
+
 def test_the_empty_text_is_one_of_the_distinct(keep: Any) -> None:
     kept = keep(NUMBERS)
     kept.feed(number("a", 1, 0, ""), number("a", 2, 0, ""), number("b", 3, 0, "x"), number("b", 4, 0))
@@ -233,31 +279,16 @@ def test_the_empty_text_is_one_of_the_distinct(keep: Any) -> None:
 
 
 def test_a_state_of_before_is_read_and_what_it_has_lost_stays_null(spark: SparkSession) -> None:
-    gateway: Any = spark.sparkContext._gateway
-    jvm = gateway.jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-
-    def called(on: str, name: str, this: Any, *given: Any) -> Any:
-        """A method that only its package sees."""
-        owner = jvm.java.lang.Class.forName(f"headwater.spark.{on}", True, loader)
-        (method,) = [one for one in owner.getDeclaredMethods() if one.getName() == name]
-        method.setAccessible(True)
-        values = gateway.new_array(jvm.java.lang.Object, len(given))
-        for at, one in enumerate(given):
-            values[at] = one
-        return method.invoke(this, values)
-
-    kinds = gateway.new_array(jvm.java.lang.String, 1)
-    kinds[0] = "sum:long"
+    kinds = ["sum:long"]
     measured = [struct.pack(">q??", 5, True, False), struct.pack(">q??", 7, True, True)]
     times = [struct.pack(">qqqq", at, at + 10, 3, 0) for at in (100, 200)]
     body = struct.pack(">i", 2) + times[0] + measured[0] + times[1] + measured[1]
-    read = called("Panes", "read", None, b"\x01" + body, kinds)
+    read = called(spark, "Panes", "read", None, b"\x01" + body, kinds)
     never = struct.pack(">q", -(2**63))  # each end had a timer of its own: the next one that moves sets one
-    written = bytes(called("Panes", "write", read))
+    written = bytes(called(spark, "Panes", "write", read))
     assert written == b"\x02" + never + body
-    again = called("Panes", "read", None, written, kinds)
-    assert bytes(called("Panes", "write", again)) == written
+    again = called(spark, "Panes", "read", None, written, kinds)
+    assert bytes(called(spark, "Panes", "write", again)) == written
 
 
 def versions(kept: Kept) -> dict[tuple[int, bool], list[int]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession
 from cdc.timed import Kind, Measure, TimedView, WindowView
 from tests.support.happened import CLOSED, history
 from tests.support.plain_spark import session_of
-from tests.support.timed import EVENTS, MATCHES, VIEWS
+from tests.support.timed import AVERAGES, EVENTS, MATCHES, VIEWS, averages
 from tests.support.windowed import Happened, matched, plainly
 from truth.bounds import WITHIN, bounds_of, settled
 from truth.digest import digest
@@ -163,6 +165,26 @@ def test_sums_are_of_the_type_of_sparks_own_and_null_where_they_do_not_fit(spark
     view = windows(measures={"whole": Measure("sum", f"cast({number} as bigint)")})
     (found,) = fields(spark, view, [event(1, 1, x=1 << 62), event(2, 2, x=1 << 62)]).values()
     assert found["whole"] is None
+
+
+def test_averages_of_wide_decimals_are_exact(spark: SparkSession) -> None:
+    measures, rows = averages()
+    (found,) = fields(spark, windows(measures=measures), [event(n, 1, **row) for n, row in enumerate(rows, 1)]).values()
+    for name, (_, wanted) in AVERAGES.items():
+        assert found[name] == wanted or (wanted and Decimal(found[name]) == Decimal(wanted)), name
+
+
+def test_reals_are_added_as_the_doubles_that_they_are(spark: SparkSession) -> None:
+    """Their shortest digits were: ten of 1.1 were eleven, and all that the engine said of reals was different."""
+    number = "cast(get_json_object(payload, '$.x') as float)"
+    names = ("sum", "avg", "min", "max")
+    view = windows(measures={name: Measure(name, number) for name in names})
+    (found,) = fields(spark, view, [event(n, 1, x=1.1) for n in range(1, 11)]).values()
+    one = struct.unpack("f", struct.pack("f", 1.1))[0]
+    for name, wanted in (("sum", 10 * one), ("avg", one)):
+        low, high = found[name][WITHIN]
+        assert low < wanted < high and high - low < 1e-12, name
+    assert (found["min"], found["max"]) == (1.1, 1.1)
 
 
 def test_sketches_are_stated_as_bounds(spark: SparkSession) -> None:

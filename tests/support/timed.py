@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from typing import Any
 
 from cdc.catalogue import Column, Table
 from cdc.timed import Kind, MatchView, Measure, TimedView, WindowView, micros_of
@@ -66,6 +67,28 @@ MATCHES = {
     "alone": replace(_PAIRS, keep="alone"),
     "threshold": replace(_PAIRS, then=None, count=3, within=micros_of("40 minutes")),
 }
+
+# Events' values of decimals of so many digits and such a scale, and their average. Of wide ones Spark SQL's `/` has few
+# digits, what it rounds of (22,2) is rounded again, and for that of (38,2) there is no room.
+AVERAGES: dict[str, tuple[list[str], str | None]] = {
+    "x38_18": (["1", "2", "2"], "1.6666666666666666666667"),
+    "x30_4": (["1", "2", "2"], "1.66666667"),
+    "x22_2": (["0.01"] * 199 + ["0", "0"], "0.009900"),
+    "x12_2": (["-0.01", "-0.02", "-0.02"], "-0.016667"),
+    "x38_36": (["1.5", "-1.4"], "0.05"),
+    "x38_2": (["1" + "0" * 35], None),
+}
+
+
+def averages() -> tuple[dict[str, Measure], list[dict[str, Any]]]:
+    """The measures of AVERAGES, and the payloads of the events that they are of."""
+    said = "cast(get_json_object(payload, '$.{}') as decimal({}))"
+    measures = {name: Measure("avg", said.format(name, name[1:].replace("_", ","))) for name in AVERAGES}
+    rows: list[dict[str, Any]] = [{} for _ in range(max(len(values) for values, _ in AVERAGES.values()))]
+    for name, (values, _) in AVERAGES.items():
+        for row, value in zip(rows, values, strict=False):
+            row[name] = value
+    return measures, rows
 
 
 def main(text: str) -> None:

@@ -17,8 +17,8 @@ import orjson
 
 from cdc.timed import TimedView
 from cdc.types import REFUSALS
-from truth.columns import moment_number
 from truth.events.logged import Events, canonical_row, reader, row_id
+from truth.moments import moment_number
 from truth.spark_sql import FAILED, ask, table_shape
 
 if TYPE_CHECKING:

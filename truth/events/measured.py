@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.timed import Measure
 from truth.bounds import stated
-from truth.columns import moment_number
+from truth.moments import moment_number
 from truth.spark_sql import Shape, ask
 
 if TYPE_CHECKING:
@@ -225,8 +225,9 @@ class Plan:
 
     def __init__(self, spark: SparkSession, shape: Shape, measures: Mapping[str, Measure]) -> None:
         self._measures = dict(measures)
-        self.asked = [_asked(measure) for measure in measures.values()]
-        given = ask(spark, shape, [], self.asked).types
+        asked = [_asked(measure) for measure in measures.values()]
+        given = ask(spark, shape, [], asked).types
+        self.asked = [_widened(*one) for one in zip(measures.values(), given, asked, strict=True)]
         totals = [_total(measure) for measure in measures.values()]
         self._kinds = list(zip(given, ask(spark, shape, [], totals).types, strict=True))
 
@@ -247,6 +248,11 @@ def _asked(measure: Measure) -> str:
         return "1"
     cast = {"approx_count_distinct": "string", "percentile": "double"}.get(measure.function)
     return f"CAST(({measure.value}) AS {cast})" if cast else f"({measure.value})"
+
+
+def _widened(measure: Measure, given: str, asked: str) -> str:
+    """A ``real`` is added as the double that it is, and not as the one that its shortest digits are."""
+    return f"CAST({asked} AS double)" if measure.function in ("sum", "avg") and given == "float" else asked
 
 
 def _total(measure: Measure) -> str:

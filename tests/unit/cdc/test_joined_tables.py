@@ -83,6 +83,7 @@ DOCUMENT = {
     "last": "2026-01-02T12:00:00Z",
 }
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+BEYOND = "+294276-12-31T23:59:59.999999Z"  # after what 64 bits of microseconds count to, and before Postgres's end
 ROW: dict[str, Any] = {
     **DOCUMENT,
     "town": {"name": "x", "since": None},
@@ -111,6 +112,8 @@ def test_a_row_is_compared_with_what_its_columns_can_hold() -> None:
     wanted = comparable_expected(view_of(), orjson.dumps(DOCUMENT))
     assert held(ROW) == wanted
     assert wanted["last"] == wanted["days"][0] == wanted["orders"][0]["at"] == int(NOON.timestamp()) * 1_000_000
+    late = [DOCUMENT["days"][0], BEYOND]  # type: ignore[index]
+    assert held(ROW) == comparable_expected(view_of(), orjson.dumps(DOCUMENT | {"days": late}))
     nobody = {"town": None, "orders": [], "days": []}
     assert held(ROW | nobody) == comparable_expected(view_of(), orjson.dumps(DOCUMENT | nobody))
 
@@ -144,7 +147,7 @@ def test_what_an_aggregate_finds_and_its_type_can_t_hold_is_null(odd: str) -> No
     view = JoinedView("people", PEOPLE, ("id",), root.columns, root=root)
     far = "-infinity" if odd == "-Infinity" else "infinity"
     part = Part("1", [1])
-    part.aggregates = [odd, odd, odd, far, far]
+    part.aggregates = [odd, odd, odd, BEYOND if odd == "NaN" else far, far]
     shape = document.Shape(view.tree, view.layout)
     wanted = comparable_expected(view, shape.document(part))
     assert wanted == {"id": 1} | dict.fromkeys(("sum", "avg", "most", "least", "day"))

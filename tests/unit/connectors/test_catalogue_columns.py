@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from cdc.catalogue import Catalogue, Table
+from cdc.join.comparable import not_counted, not_joined
 from cdc.types import unsupported
 from connectors.tables import catalogue
 from connectors.tables.catalogue import COLUMNS, TYPES, UNIQUE_COLUMNS, unique_columns
 from truth.values import expected, select_expression
 
 INT, TEXT, DOMAIN, ARRAY, ENUM, MONEY, MONEYS, BOX, JSON, PRICE = 23, 25, *range(9001, 9009)
+CHAR, CODE, CODES, FILLED = 1042, *range(9009, 9012)
 # oid, name, kind, base, base's modifier, whether it is an array, element, not null, schema of a user's own, labels
 TYPE_ROWS: dict[int, tuple[Any, ...]] = {
     INT: (INT, "int4", "b", 0, -1, False, 0, False, None, None),
@@ -25,10 +28,15 @@ TYPE_ROWS: dict[int, tuple[Any, ...]] = {
     BOX: (BOX, "numeric", "d", PRICE, -1, False, 0, False, "app", None),
     JSON: (JSON, "json", "e", 0, -1, False, 0, False, "my app", ["{}"]),
     PRICE: (PRICE, "price", "c", 0, -1, False, 0, False, "app", None),
+    CHAR: (CHAR, "bpchar", "b", 0, -1, False, 0, False, None, None),
+    CODE: (CODE, "code", "d", CHAR, -1, False, 0, False, "app", None),
+    CODES: (CODES, "codes", "d", CODE, -1, False, 0, False, "app", None),
+    FILLED: (FILLED, "filled", "d", CHAR, 9, False, 0, False, "app", None),
     ENUM: (ENUM, "mood", "e", 0, -1, False, 0, False, "app", ["sad", "glad"]),
 }
 # What Postgres finds beside a type that it is asked for.
 MADE_OF = {DOMAIN: [INT], ARRAY: [TEXT], MONEYS: [MONEY], BOX: [PRICE]}
+MADE_OF |= {CODE: [CHAR], CODES: [CODE, CHAR], FILLED: [CHAR]}
 
 
 def attribute(table: int, name: str, kind: int, number: int) -> tuple[Any, ...]:
@@ -96,3 +104,21 @@ def test_a_type_of_a_user_s_own_is_not_taken_for_the_one_that_it_is_called_like(
         assert f"takes {one.base_type} for the {bare} that it knows" in str(unsupported(one))
     assert unsupported(json) is unsupported(price) is None
     assert expected(json, "{}") == "{}" and "::numeric" not in select_expression(money)
+
+
+def test_a_domain_over_text_whose_blanks_do_not_count_joins_nothing() -> None:
+    """`'ab '` and `'ab'` are equal in Postgres; here they found no row, and ``verify`` called that different."""
+    columns = [attribute(1, str(kind), kind, at) for at, kind in enumerate((CHAR, CODE, CODES, FILLED), 1)]
+    columns.append((1, "char", "character(5)", CHAR, 9, False, 5, False))
+    server: Any = Postgres(*columns)
+    (of,) = catalogue._columns(server, COLUMNS, [1]).values()
+    assert [one.base_type for one in of] == ["bpchar"] * 5
+    *loose, filled, char = of
+    for one in loose:
+        assert "blanks at its end do not count in Postgres" in str(not_joined(one, one)), one
+        assert not_counted(one) is not None
+    assert not_joined(filled, filled) is not_joined(char, char) is not_counted(filled) is None
+    stored = Catalogue({"public.t": Table("public", "t", tuple(of))}).to_json()
+    kept = Catalogue.from_json(stored).tables["public.t"].columns
+    assert [one.unpadded for one in kept] == [True, True, True, False, False]
+    assert stored.count("unpadded") == 3, "an older Headwater refuses what it does not know: only where it must be said"

@@ -26,6 +26,8 @@ from spark.join.task import Task
 from spark.reading.spec import FlowSpec
 from tests.support.trees import node, table
 from truth.arithmetic import aggregate, cells_of
+from truth.assembled import marked, sums_of
+from truth.joins import documents
 from truth.values import canonical, exact
 
 OWNERS = table("owners", "id", id="int4", chief="int4")
@@ -56,6 +58,7 @@ class World:
         for owner, total in SUMS.items():
             parts = [total // 3, total // 3, total - 2 * (total // 3)]
             rows += [(SHARES, {"id": owner * 10 + at, "owner": owner, "n": n}) for at, n in enumerate(parts)]
+        self.shares = [row for of, row in rows if of is SHARES]
         changes = [
             makers[of.qualified].make(
                 Change(of.qualified, Op.CREATE, {"id": row["id"]}, row, 1000 + at, of.name, 0, at, 0)
@@ -153,6 +156,24 @@ def test_a_sum_that_no_expression_names_takes_no_document_away(where: str, refus
     if not refused:
         assert [worth(entry.document) for entry in entries] == [b"%d" % total for total in SUMS.values()]
         assert [(entry.row or ())[-1] for entry in entries] == [None, None, None, 7]
+
+
+@pytest.mark.parametrize(
+    "where", ["id > 0", "worth > 0", "chief.id > 0", "to_json(struct(*)) > 'a'", "to_json(struct(chief.*)) > 'a'"]
+)
+@pytest.mark.parametrize("hide", [False, True])
+def test_verification_knows_which_documents_are_refused(where: str, hide: bool) -> None:
+    """Spark, which was asked of all of them, failed for the whole page; and of some it could say what was nowhere."""
+    view = view_of(where=where, hide=hide)
+    world = World(view)
+    _, unfit = entries_of(world.joiner, world.made(), 0)
+    tree = marked(view.tree, view.row_sql)
+    sums = sums_of(tree, view.row_sql, {})
+    rows: dict[str, list[dict[str, str | None]]] = {
+        OWNERS.qualified: [{"id": str(id), "chief": "1"} for id in SUMS],
+        SHARES.qualified: [{name: str(value) for name, value in row.items()} for row in world.shares],
+    }
+    assert [key for key, row in documents(tree, ("id",), rows) if sums.without_place(row)] == [e.id for e, _ in unfit]
 
 
 def test_of_a_new_document_that_is_refused_nothing_need_be_deleted() -> None:

@@ -61,11 +61,12 @@ def test_aggregates_have_a_type_for_spark(kind: str, function: Function, wanted:
     assert aggregate_type(Aggregate("it", of, (("id", "p"),), "avg", value="f(v)"), typed) == "decimal(38,7)"
 
 
-def test_only_moments_lose_infinity_on_their_way_to_spark() -> None:
-    kinds = {"t": "string", "d": "date", "ds": "array<date>", "n": "decimal(5,2)"}
+def test_only_moments_lose_infinity_and_their_last_years_on_their_way_to_spark() -> None:
+    kinds = {"t": "string", "d": "date", "ds": "array<date>", "n": "decimal(5,2)", "m": "timestamp", "e": "timestamp"}
     rows = [{"t": "infinity", "d": "infinity", "ds": ["2013-01-01", "-infinity", None], "n": "NaN"}]
+    rows[0] |= {"m": "+294247-01-10T04:00:54.775807Z", "e": "+294247-01-10T04:00:54.775808Z"}
     arrays = Shape(kinds, {"r": Shape(kinds)}).arrays_of([{**rows[0], "r": rows[0]}, {**rows[0], "r": None}])
-    wanted = {"t": "infinity", "d": None, "ds": '["2013-01-01",null,null]', "n": None}
+    wanted = {"t": "infinity", "d": None, "ds": '["2013-01-01",null,null]', "n": None, "m": rows[0]["m"], "e": None}
     assert {name: arrays[name].to_pylist()[0] for name in kinds} == wanted
     assert arrays["r"].to_pylist() == [wanted, None]
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +30,7 @@ from operations.edits.changes import changes_between
 from operations.letters import judge as module
 from operations.letters.wanted import Wanted, moment, table_of
 from operations.letters.watch import LetterWatch
+from operations.push.letters import WantedLetters
 from operations.state.letters import Count, letter_counts, note_count, refuse_more_letters
 from sinks.contract import Held
 from spark.reading.entries import EntryDecoder
@@ -304,9 +309,38 @@ def test_a_root_without_its_schema_is_the_captured_table(tmp_path: Path, tables:
     assert table_of(loads(text, "p.yaml"), letter(topic="p-events.a")) == found
 
 
-def test_a_cause_that_is_no_expression_is_named() -> None:
+@pytest.mark.parametrize("wrong", ["[", "(?=x)", r"(a)\1", "((a{100}){100}){100}", "\udc80"])
+@pytest.mark.parametrize("kind", [Wanted, WantedLetters])
+def test_a_cause_that_is_no_expression_is_named(kind: Callable[..., object], wrong: str) -> None:
     with pytest.raises(ConfigError, match="no regular expression"):
-        Wanted(cause="[")
+        kind(cause=wrong)
+
+
+def test_a_search_for_a_cause_ends_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own stopped the whole server, for ever: a request of who may only read was enough."""
+    script = (
+        "from tests.unit.operations.test_letters import letter\n"
+        "from operations.letters.wanted import Wanted\n"
+        "print(Wanted(cause='(.|.)*%00', whole=True)(letter(reason='400 x: ' + 'a' * 3_000 + '\\udc80'), 'public.t'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+    slow = Wanted(cause=r"\PN{900}")
+    monkeypatch.setattr("cdc.letters.cause.MAX_SECONDS", 0.05)
+    with pytest.raises(ConfigError, match="took more than"):
+        for _ in range(1_000):
+            slow(letter(reason="400 x: 1"), "public.t")
+
+
+def test_what_a_reason_quotes_is_looked_at_for_who_may_see_it() -> None:
+    """Who may not could ask letter by letter: is there a reason with `name: '[a-m]`?"""
+    [(reason, _), *_] = REASONS.items()
+    for cause in (SECRET[3:6], "Preview.*" + SECRET[:4]):
+        assert Wanted(cause=cause, whole=True)(letter(reason=reason), "public.t")
+        assert not Wanted(cause=cause)(letter(reason=reason), "public.t")
+    for said in (*REASONS, "x " + "".join(map(chr, range(32, 127)))):
+        link = re.escape(cause_of(said))  # as the page's have it
+        assert Wanted(cause=link)(letter(reason=said), "public.t"), link
 
 
 def test_moments() -> None:

@@ -125,6 +125,40 @@ def test_of_words_that_nobody_knows_nothing_is_kept() -> None:
     assert hidden(f"the sink refused it: 400 x_exception: '{SECRET}'") == "the sink refused it: 400 x_exception: …"
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"patient [x] {SECRET}",
+        f"[[{SECRET}] [y]] {SECRET}",
+        f"{SECRET} :-[",
+        f"a ] {SECRET}",
+        f"a ]] {SECRET} ] b",
+        f"see field [secret] {SECRET}",
+        f"O 'Neil {SECRET}",
+        f'say "hi {SECRET}',
+        f"{{ {SECRET}",
+    ],
+)
+def test_a_value_with_brackets_or_quotes_of_its_own_is_left_out_whole(value: str) -> None:
+    """What stood behind its own bracket was shown to who may not see rows."""
+    before = "400 document_parsing_exception: failed to parse field [d] of type [date] (failed to "
+    behind = f"parse date field [{value}] with format [strict_date])"
+    id_too = f"{before}{behind} in document with id '7'"
+    # Where a reason was cut behind a bracket that closes nothing, nobody can tell.
+    cut = [] if "a ]" in value else [(before + behind)[:at] for at in range(len(before), len(id_too), 3)]
+    for reason in (before + behind, id_too, *cut):
+        assert "cret" not in cause_of(reason) + bare(reason), (reason, cause_of(reason))
+        assert "failed to parse field [d] of type [date] (failed to" in cause_of(reason)
+        assert bare(reason).startswith("400 document_parsing_exception, field [d]")
+
+
+def test_a_value_whose_end_was_cut_is_left_out_whole() -> None:
+    cut = f"400 x_exception: Preview of field's value: 'it's {SECRET}"
+    assert cause_of(cut) == "400 x_exception: Preview of field's value: …" == cause_of(f"{cut}'")
+    assert cause_of(f"400 x_exception: can't parse {{{SECRET}") == "400 x_exception: can't parse …"
+    assert cause_of(f"400 x_exception: can't parse id'{SECRET}'") == "400 x_exception: can…"
+
+
 WORD = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="N…"), min_size=6, max_size=12)
 
 

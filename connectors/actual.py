@@ -11,6 +11,7 @@ from connectors.captured import Captured, Gap, read_captured, read_left
 from connectors.changed import Change, differences, left_out, look_at, merged, refusal
 from connectors.connector import RunningConnector, read_connector
 from connectors.database.history import Moment, read_moment
+from connectors.database.owners import refuse_foreign
 from connectors.database.publication import Publication, read_publication
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import noted_timeline
@@ -56,9 +57,11 @@ def observe(servers: Servers) -> Actual:
     Raises:
         TableChanged: a captured table has another name now, or was dropped (terminal).
         KafkaError: the initial snapshot's position was deleted (terminal).
-        SourceError, KafkaError, ConnectError: a server refused or does not answer (the last may be transient).
+        SourceError, KafkaError, ConnectError: a server refused or does not answer (the last may be transient); or the
+            helper schema is somebody else's (terminal).
     """
     pipeline = servers.pipeline
+    refuse_foreign(servers.setup, servers.names)
     captured = read_captured(servers.setup, servers.names)
     changed = find_changes(servers, captured)
     places = {t: str(pipeline.locate(("source", "tables", i))) for i, t in enumerate(pipeline.source.tables)}

@@ -12,6 +12,7 @@ from connectors.actions import Action, Show, run_all
 from connectors.advisory_lock import changing
 from connectors.captured import read_captured, read_left
 from connectors.connector import read_connector
+from connectors.database.owners import refuse_foreign
 from connectors.database.publication import read_publication
 from connectors.database.schema import drop_schema
 from connectors.database.sessions import end_sessions
@@ -36,7 +37,7 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
     Raises:
         SourceChanged: the file names another slot, publication, schema or prefix than the connector has, or another
             database than its slot decodes (terminal).
-        SourceError: the slot is that of somebody else (terminal).
+        SourceError: the slot, or the helper schema, is that of somebody else (terminal).
     """
     pipeline, names = servers.pipeline, servers.names
     actions = []
@@ -58,6 +59,8 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
             " WHERE n.nspname = %s AND c.relname = ANY(%s)",
             [names.schema, list(names.tables)],
         ).fetchall()
+    if ours:
+        refuse_foreign(servers.setup, names)
     if triggers:
         detail, of = "drop the TRUNCATE triggers", tuple(triggers)
         actions.append(Action("trigger", ", ".join(of), detail, "present", None, _triggers, of))

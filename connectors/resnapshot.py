@@ -30,6 +30,7 @@ from connectors.connector import RunningConnector, read_connector, start_again, 
 from connectors.database.grants import plan_grants
 from connectors.database.history import read_moment
 from connectors.database.lost import note_lost
+from connectors.database.owners import refuse_foreign
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
@@ -94,6 +95,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         HeadwaterError: a server refused, or does not answer; run it again.
     """
     with open_servers(pipeline) as servers:
+        refuse_foreign(servers.setup, servers.names)
         captured = read_captured(servers.setup, servers.names)
         slot = read_slot(servers.source, pipeline.source.slot)
         running = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it

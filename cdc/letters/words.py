@@ -15,12 +15,16 @@ REFUSED = "the sink refused it: "
 CUT = "…"
 
 # What of the words in brackets, which may be values as well, is a name: of a field, of a type, of an index's mapping.
-_NAMED = r"(?:(?<!date )\bfield|\btype|\bmapper|\bfor|\bto|\bpath|\bpart of field)\s"
-_BRACKETS = re.compile(rf"({_NAMED})?\[([^\[\]]*)\]")
+# Looked for in the few signs before the bracket.
+_NAMED = re.compile(r"(?:(?<!date )\bfield|\btype|\bmapper|\bfor|\bto|\bpath|\bpart of field)\s\Z")
+_BEFORE = 20
+_BRACKET = re.compile(r"[\[\]]")
 _NAME = re.compile(r"[A-Za-z_][\w.@-]{0,127}")
-# To the last sign of its kind: what is quoted may hold such signs itself.
-_QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)
-_BRACES = re.compile(r"\{.*\}", re.DOTALL)
+# To the last sign of its kind, for what is quoted may hold such signs itself; to the end where the words were cut. A
+# sign before a letter ends nothing, and one behind a letter begins something only if no other does: an apostrophe.
+_QUOTED = re.compile(r"(?<!\w)(['\"])(?:.*\1(?!\w)|.*)", re.DOTALL)
+_BEHIND_A_LETTER = re.compile(r"'.*'|\".*\"", re.DOTALL)
+_BRACES = re.compile(r"\{(?:.*\}|.*)", re.DOTALL)
 _PLACE = re.compile(r"\brecord \S+/\d+/\d+")
 _NUMBER = re.compile(r"(?<![\w.\[])-?\d[\d.,]*")
 
@@ -81,16 +85,31 @@ def hidden(why: str) -> str:
 def _without_values(words: str) -> str:
     words = _PLACE.sub("record", words)
     words = _BRACES.sub(CUT, words)
-    words = _QUOTED.sub(CUT, words)
-    words = _BRACKETS.sub(_named, words)
-    return _NUMBER.sub("N", words)
+    words = _BEHIND_A_LETTER.sub(CUT, _QUOTED.sub(CUT, words))
+    return _NUMBER.sub("N", _without_brackets(words))
 
 
-def _named(found: re.Match[str]) -> str:
-    context, inside = found[1], found[2]
-    if context and _NAME.fullmatch(inside):
-        return f"{context}[{inside}]"
-    return f"{context or ''}[{CUT}]"
+def _without_brackets(words: str) -> str:
+    pieces, begun = [], 0
+    while (opens := words.find("[", begun)) >= 0:
+        end = _closes(words, opens)
+        inside = words[opens + 1 : end - 1]
+        named = _NAMED.search(words, max(0, opens - _BEFORE), opens) and _NAME.fullmatch(inside)
+        pieces += [words[begun:opens], f"[{inside if named else CUT}]"]
+        begun = end
+    return "".join(pieces) + words[begun:]
+
+
+def _closes(words: str, opens: int) -> int:
+    """Behind the bracket that closes one: a value in brackets may have brackets, also one that nothing belongs to."""
+    depth, end = 0, len(words)
+    for found in _BRACKET.finditer(words, opens):
+        if found[0] == "[" and depth == 0 and found.start() > opens:
+            return end  # of another one
+        depth += 1 if found[0] == "[" else -1 if depth else 0
+        if depth == 0:
+            end = found.end()
+    return end if depth == 0 else len(words)
 
 
 def bare(reason: str) -> str:
@@ -109,6 +128,6 @@ def bare(reason: str) -> str:
     if found := _RECORD.match(reason):
         return f"{found[0]}; {LEFT_OUT}"
     if found := _STATUS.match(reason):
-        field = _FIELD.search(reason)
+        field = _FIELD.search(_without_values(reason))  # and in no value
         return f"{found[0]}{f', field [{field[1]}]' if field else ''}; {LEFT_OUT}"
     return LEFT_OUT

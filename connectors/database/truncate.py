@@ -109,8 +109,8 @@ def plan_truncate(
     body = function_body(names, policy)
     with explained("reading triggers"):
         found = connection.execute(
-            "SELECT prosrc FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
-            " WHERE nspname = %s AND proname = %s",
+            "SELECT prosrc, has_function_privilege('public', p.oid, 'EXECUTE')"
+            " FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE nspname = %s AND proname = %s",
             [names.schema, names.truncate_function],
         ).fetchone()
         there = {
@@ -120,24 +120,27 @@ def plan_truncate(
     wanted = {table for fact in facts for table in (fact.name, *fact.partitions)}
     actions = []
     function = names.qualified(names.truncate_function)
-    if found is None or found[0] != body:
-        actions.append(_function(names, body, policy, changed=found is not None))
+    if found is None or found[0] != body or found[1]:
+        detail = "create" if found is None else "change" if found[0] != body else "close"
+        actions.append(_function(names, body, policy, detail))
     for table in sorted(wanted):
         if there.get(table) != ("A", function):
             actions.append(_trigger(names, table, policy))
     return actions, [_removal(names, table) for table in sorted(set(there) - wanted)]
 
 
-def _function(names: Names, body: str, policy: str, *, changed: bool) -> Action:
+def _function(names: Names, body: str, policy: str, detail: str) -> Action:
     # SECURITY DEFINER: the right to truncate a table is not the right to delete from it and from those referring to it.
     # row_security = off: a policy that would hide rows from the delete is an error instead of a row that stays behind.
     create = sql.SQL(
         "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER"
         " SET search_path = pg_catalog, pg_temp SET row_security = off AS {}"
     ).format(names.identifier(names.truncate_function), sql.Literal(body))
+    # Whoever may execute it can make it the trigger of a table of his own: the delete from that, and so his triggers,
+    # would run as the owner. To be fired needs no right, and a replaced function keeps the rights that it had.
+    close = sql.SQL("REVOKE EXECUTE ON FUNCTION {}() FROM PUBLIC").format(names.identifier(names.truncate_function))
     name = names.qualified(names.truncate_function)
-    run = statements(f"creating function {name}", create)
-    detail = "change" if changed else "create"
+    run = statements(f"creating function {name}", create, close)
     return Action("trigger", name, f"{detail} function (policy.truncate: {policy})", None, policy, run)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cdc.errors import SourceError
 from cdc.sql_names import sql_name, sql_table
 from connectors.database.grants import missing_rights, needed_rights, owners_right
+from connectors.database.owners import foreign
 from connectors.postgres import Connection
 from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -46,8 +47,10 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
         message = f"role {role} may not create a schema and a publication in database {site.pipeline.source.database}"
         fix = f'GRANT CREATE ON DATABASE "{site.pipeline.source.database}" TO "{role}"'
         yield Finding(Level.ERROR, f"role {role}", message, fix)
+    if (error := foreign(setup, site.names)) is not None:
+        yield Finding(Level.ERROR, site.names.schema, f"{error.what}: {error.means}", error.fix)
     owners = {fact.owner for fact in site.facts.values()}
-    foreign = {
+    others = {
         str(name): bool(superuser)
         for name, superuser in setup.execute(
             "SELECT rolname, rolsuper FROM pg_roles WHERE rolname = ANY(%s) AND NOT pg_has_role(oid, 'USAGE')",
@@ -55,11 +58,11 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
         )
     }
     for fact in site.facts.values():
-        if fact.owner in foreign:
+        if fact.owner in others:
             message = f"{fact.name} belongs to {fact.owner}: {role} can't add it to a publication or give it a trigger"
             many = f"{{n}} tables belong to {fact.owner} ({{names}}): {role} can't add them to a publication"
             many += " or give them a trigger"
-            right = owners_right(fact.name, fact.owner, role, superuser=foreign[fact.owner])
+            right = owners_right(fact.name, fact.owner, role, superuser=others[fact.owner])
             fix = f"set source.setup_user to the owner, or {right}"
             yield Finding(Level.ERROR, fact.name, message, fix, many)
 

@@ -87,7 +87,7 @@ _wanted_options = together(
 def _wanted(**asked: Any) -> Wanted:
     from operations.letters.wanted import Wanted
 
-    return Wanted(**asked | {"since": since_of(asked["since"])})
+    return Wanted(**asked | {"since": since_of(asked["since"]), "whole": True})
 
 
 # -- list and show -----------------------------------------------------------------------------------------------------

@@ -46,16 +46,19 @@ def sees(request: Request, *, values: bool) -> bool:
 
 
 def wanted(
+    request: Request,
     sink: Names = (),
     view: Names = (),
     table: Names = (),
     key: Keys = (),
-    cause: Annotated[str | None, Query(max_length=1_000, description="A regular expression.")] = None,
+    cause: Annotated[str | None, Query(max_length=1_000, description="A regular expression, of RE2.")] = None,
     since: Annotated[str | None, Query(max_length=50, description="30m, 2h, 7d ago, or a date or time.")] = None,
     generation: Annotated[int | None, Query(ge=1, description="Of one sink; else the one that readers see.")] = None,
+    values: Values = False,
 ) -> Wanted:
-    """Which letters are meant."""
-    return Wanted(sink, view, table, key, cause, None if since is None else moment(since), generation)
+    """Which letters are meant, by what is told of them to who asks."""
+    at = None if since is None else moment(since)
+    return Wanted(sink, view, table, key, cause, at, generation, whole=sees(request, values=values))
 
 
 Meant = Annotated[Wanted, Depends(wanted)]

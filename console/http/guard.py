@@ -263,7 +263,7 @@ def _foreign(request: Request, *, asks: bool) -> JSONResponse | None:
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         return _refused(403, f"a page of {origin} may not ask", "ask from the server's own page, or without a browser")
-    if request.headers.get("sec-fetch-site") in _ELSEWHERE and not (asks and _follows(request)):
+    if led_here(request) and not (asks and _follows(request)):
         return _refused(403, "a page of another site may not ask", "type the address, or ask without a browser")
     kind = request.headers.get("content-type", "")
     if asks or kind.startswith("application/json"):
@@ -275,10 +275,18 @@ def _foreign(request: Request, *, asks: bool) -> JSONResponse | None:
     return None
 
 
+def led_here(request: Request) -> bool:
+    """Whether a page of another site makes a browser ask, be it by a link: what it says is not its user's wish."""
+    return request.headers.get("sec-fetch-site") in _ELSEWHERE
+
+
 def _follows(request: Request) -> bool:
-    """Whether somebody follows a link to one of our pages: he sees what it shows, and who has sent him does not."""
+    """Whether somebody follows a link to one of our pages: he sees what it shows, and who has sent him does not.
+
+    Not to a ``part`` of one, which is work that our own page asks for.
+    """
     kind = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest"))
-    return kind == ("navigate", "document") and _is_page(request)
+    return kind == ("navigate", "document") and _is_page(request) and "part" not in request.query_params
 
 
 def _name(host: str) -> str | None:

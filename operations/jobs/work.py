@@ -175,6 +175,7 @@ def _wanted(sink: str | None, asked: Mapping[str, Any]) -> Any:
         cause=asked.get("cause"),
         since=None if since is None else moment(since),
         generation=asked["generation"],
+        whole=True,  # a job is of who may operate, and tells how many they were
     )
 
 

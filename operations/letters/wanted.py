@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from cdc.errors import ConfigError
+from cdc.letters.cause import Cause
 from cdc.letters.deadletter import DeadLetter
 from cdc.letters.words import cause_of
 from cdc.pipeline import Pipeline
@@ -23,9 +24,11 @@ class Wanted:
 
     Attributes:
         sinks, views, tables, keys: names, of which one must be the letter's; a table with or without its schema.
-        cause: a regular expression that is found in the reason, or in its cause.
+        cause: a regular expression that is found in the reason's cause.
         since: epoch seconds; older letters are left out.
         generation: of the sink; None for the one that readers see.
+        whole: the cause is looked for in the whole reason as well, which quotes rows: for who may see it. Who may not
+            would learn it letter by letter, from what is found.
     """
 
     sinks: Sequence[str] = ()
@@ -35,16 +38,13 @@ class Wanted:
     cause: str | None = None
     since: float | None = None
     generation: int | None = None
+    whole: bool = False
+    _cause: Cause | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a cause that is no regular expression (terminal)."""
-        try:
-            re.compile(self.cause or "")
-        except re.error as error:
-            raise ConfigError(
-                f"--cause {self.cause!r} is no regular expression: {error}",
-                fix=r"put a backslash before signs that are meant as they are: \[ \( \. \*",
-            ) from error
+        """Raises ConfigError for a cause that is no regular expression that is taken (terminal)."""
+        if self.cause is not None:
+            object.__setattr__(self, "_cause", Cause(self.cause))
 
     def __call__(self, letter: DeadLetter, table: str) -> bool:
         """Whether a letter is meant, its generation apart.
@@ -59,12 +59,11 @@ class Wanted:
             and (not self.tables or not {table, table.partition(".")[2]}.isdisjoint(self.tables))
             and (not self.keys or letter.key in self.keys)
             and (self.since is None or letter.at_ms >= self.since * 1000)
-            and (self.cause is None or self._because(letter.reason))
+            and (self._cause is None or self._cause.found_in(*self._words(letter.reason)))
         )
 
-    def _because(self, reason: str) -> bool:
-        meant = re.compile(self.cause or "", re.IGNORECASE)
-        return meant.search(reason) is not None or meant.search(cause_of(reason)) is not None
+    def _words(self, reason: str) -> list[str]:
+        return [cause_of(reason), *([reason] if self.whole else [])]
 
 
 def table_of(pipeline: Pipeline, letter: DeadLetter) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.errors import ConfigError
+from cdc.letters.cause import Cause
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
 from operations.push.carrier import Carrier
@@ -39,20 +38,19 @@ class WantedLetters:
     ids: Sequence[str] = ()
     cause: str | None = None
     since: float | None = None
+    _cause: Cause | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a cause that is no regular expression (terminal)."""
-        try:
-            re.compile(self.cause or "")
-        except re.error as error:
-            raise ConfigError(f"--cause {self.cause!r} is no regular expression: {error}", fix="correct it") from error
+        """Raises ConfigError for a cause that is no regular expression that is taken (terminal)."""
+        if self.cause is not None:
+            object.__setattr__(self, "_cause", Cause(self.cause))
 
     def __call__(self, letter: Refused) -> bool:
         """Whether a letter is meant."""
         return (
             (not self.hooks or letter.hook in self.hooks)
             and (not self.ids or letter.id in self.ids)
-            and (self.cause is None or re.search(self.cause, letter.why, re.IGNORECASE) is not None)
+            and (self._cause is None or self._cause.found_in(letter.why))
             and (self.since is None or letter.at >= self.since)
         )
 

@@ -15,7 +15,7 @@ from cdc.pipeline.fields import QUERY
 from operations.push.carrier import Lease
 from operations.standing.place import Searching
 from operations.standing.refusals import refusal, refusals
-from operations.standing.scripted import script_in
+from operations.standing.scripted import WRAPPER, script_in
 from sinks.elasticsearch.standing.percolator import Percolator
 from sinks.elasticsearch.standing.queries import MOST, Query, next_revision
 
@@ -53,7 +53,13 @@ def clause(name: str, query: bytes) -> bytes:
         made = orjson.dumps(found)
     except TypeError as error:
         raise _too_deep(name) from error
-    if (where := script_in(found)) is not None:
+    if (where := script_in(found)) == WRAPPER:
+        raise QueryRefused(
+            f"query {name} has a 'wrapper' whose query is no base64 of JSON",
+            means="nobody can see whether it has a script, which is not taken",
+            fix="write the query itself in its place",
+        )
+    if where is not None:
         raise QueryRefused(
             f"query {name} has a script (under {where!r})",
             means="a script may fail on one document, and then nothing is known of the query any more",

@@ -21,6 +21,7 @@ from connectors.database.slot import read_slot
 from connectors.debezium import connector_name, marker_topic
 from connectors.drop import drop, plan_drop_pipeline
 from connectors.ledger import read_entry
+from connectors.names import Names
 from connectors.postgres import connect
 from connectors.preflight import Level, preflight
 from connectors.resnapshot import Wish, resnapshot
@@ -69,6 +70,49 @@ def test_of_two_at_once_one_waits_for_the_other(source: SourceDatabase) -> None:
     with source.connect() as third, alone(third, "x", "nobody", 0):
         row = third.execute("SHOW tcp_keepalives_idle").fetchone()
         assert row == ("30",), "a machine that is gone would keep its lock for two hours"
+
+
+def test_a_helper_schema_that_somebody_else_has_made_is_not_taken_for_ours(source: SourceDatabase) -> None:
+    """Its tables had our names, and so apply wrote into them: their triggers ran with the rights of the owner."""
+    source.execute("CREATE TABLE item (id int PRIMARY KEY)", f'GRANT CREATE ON DATABASE "{source.name}" TO PUBLIC')
+    other, pipeline = source.replicator, source.pipeline("public.item")
+    names = Names.of(pipeline)
+    with source.connect(other) as connection:
+        for statement in (
+            "CREATE SCHEMA headwater CREATE TABLE seen (who text)",
+            f"CREATE TABLE headwater.{names.heartbeat} (id int PRIMARY KEY, beat bigint, at timestamptz)",
+            "CREATE FUNCTION headwater.evil() RETURNS bool LANGUAGE plpgsql AS"
+            " 'BEGIN INSERT INTO headwater.seen VALUES (current_user); RETURN true; END'",
+            # To read it is enough: a view's functions run as who reads it.
+            f"CREATE VIEW headwater.{names.captured} AS SELECT ''::text AS table_name, 'done'::text AS snapshot,"
+            " ''::text AS signal_id, now() AS changed_at, NULL::text AS condition, false AS sweep, NULL::jsonb AS"
+            " identity, NULL::jsonb AS gap, NULL::timestamptz AS left_at, NULL::jsonb AS begins WHERE headwater.evil()",
+            "GRANT ALL ON SCHEMA headwater TO PUBLIC",
+            "GRANT ALL ON ALL TABLES IN SCHEMA headwater TO PUBLIC",
+        ):
+            connection.execute(statement)
+        told = (
+            f"schema headwater, table headwater.{names.captured}, table headwater.{names.heartbeat} belong to {other},"
+            f" as whom {source.owner} may not act"
+        )
+        for verb in (plan_pipeline, apply, lambda one: resnapshot(one, Wish(())), lambda one: drop(one, topics=True)):
+            with pytest.raises(SourceError, match=told) as refused:
+                verb(pipeline)
+        assert f"GRANT {other} TO {source.owner}" in refused.value.fix
+        assert f"ALTER SCHEMA headwater OWNER TO {source.owner}" in refused.value.fix
+        assert connection.execute("SELECT * FROM headwater.seen").fetchall() == []
+        [may] = [answer for answer in preflight(pipeline) if answer.check.name == "rights"]
+        assert told in "".join(one.message for one in may.findings if one.level == Level.ERROR)
+    with source.connect("superuser") as connection:
+        connection.execute("DROP SCHEMA headwater CASCADE")
+        connection.execute(f'CREATE SCHEMA headwater; GRANT ALL ON SCHEMA headwater TO "{source.owner}"')
+    assert plan_pipeline(pipeline), "who could do all of it anyway may have made it"
+    with source.connect("superuser") as connection:
+        connection.execute(f'ALTER SCHEMA headwater OWNER TO "{other}"')
+        with pytest.raises(SourceError, match=f"schema headwater belongs to {other}, as whom"):
+            plan_pipeline(pipeline)
+        connection.execute(f'GRANT "{other}" TO "{source.owner}"')
+    assert plan_pipeline(pipeline)
 
 
 def kinds(actions: list[Action]) -> list[str]:

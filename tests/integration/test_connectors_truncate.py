@@ -175,6 +175,46 @@ def test_a_role_that_may_only_truncate_can_still_truncate(source: SourceDatabase
     assert source.rows("SELECT count(*) FROM t") == [(0,)]
 
 
+def test_nobody_else_runs_his_sql_as_the_owner(source: SourceDatabase, armed: Callable[..., None]) -> None:
+    """The function was open to all: as the trigger of a table of his own it deleted as the owner, and so his triggers
+    ran. Also after an older version has left it open."""
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    armed("propagate", "public.t")
+    schema, function = "headwater", f"headwater.on_truncate_{source.name}"
+    source.execute(f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC")  # as the function of write tokens has it
+    borrow = (
+        "CREATE TEMP TABLE mine (id int)",
+        f"CREATE TRIGGER b BEFORE TRUNCATE ON mine FOR EACH STATEMENT EXECUTE FUNCTION {function}()",
+    )
+    with source.connect(source.replicator) as connection:
+        connection.execute(borrow[0])
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(borrow[1])
+    source.execute(f"GRANT EXECUTE ON FUNCTION {function}() TO PUBLIC")
+    with source.connect(source.replicator) as connection:
+        for statement in (
+            *borrow,
+            "GRANT ALL ON mine TO PUBLIC",
+            "CREATE TEMP TABLE seen (who text)",
+            "GRANT ALL ON seen TO PUBLIC",
+            "CREATE FUNCTION pg_temp.evil() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN INSERT INTO seen VALUES (current_user); RETURN OLD; END'",
+            "CREATE TRIGGER evil BEFORE DELETE ON mine FOR EACH ROW EXECUTE FUNCTION pg_temp.evil()",
+            "INSERT INTO mine VALUES (1)",
+            "TRUNCATE mine",
+        ):
+            connection.execute(statement)
+        assert connection.execute("SELECT who FROM seen").fetchall() == [(source.owner,)], "what is kept from them"
+    armed("propagate", "public.t")  # the body is as it was
+    source.execute(f'GRANT TRUNCATE ON t TO "{source.replicator}"')
+    with source.connect(source.replicator) as connection:
+        connection.execute(borrow[0])
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(borrow[1])
+        connection.execute("TRUNCATE public.t")  # a trigger needs no right to its function
+    assert source.rows("SELECT count(*) FROM t") == [(0,)]
+
+
 def test_deletes_of_a_truncate_reach_the_topic_as_tombstones(source: SourceDatabase) -> None:
     source.execute(
         "CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE TABLE k (id int PRIMARY KEY, t int REFERENCES t)"

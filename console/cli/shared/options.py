@@ -65,7 +65,9 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 # What letters of any kind are chosen by.
-cause_option = click.option("--cause", metavar="REGEX", help="Only those whose reason matches, in any letter case.")
+cause_option = click.option(
+    "--cause", metavar="REGEX", help="Only those whose reason matches (RE2), in any letter case."
+)
 since_option = click.option("--since", metavar="WHEN", help="Only since then: 30m, 2h, 7d ago, or a date or time.")
 
 

@@ -64,6 +64,7 @@ def _report(asked: Served, said: dict[str, Any]) -> dict[str, Any]:
             sinks=[said["sink"]] if said["sink"] else [],
             keys=[said["key"]] if said["key"] else [],
             cause=said["cause"] or None,
+            whole=said["values"],
         )
         if said["key"]:
             return letter_report(asked.pipeline, wanted, values=said["values"])

@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.filters import MAX_CHARS
+from console.http.guard import led_here
 from console.http.pages.asking import Shown
 from console.http.pages.render import page
 from console.http.pages.show import LONGEST, seen
@@ -36,7 +37,9 @@ def board(
         sink, view = places[0]
     allowed = request.state.role in ("operate", "stream")
     wrong, cursor = "", None
-    if view and allowed:
+    if filter and led_here(request):  # nor does the script use it, which would ask in its user's name
+        wrong = "a page of another site has led here with this filter: press Show if you want it"
+    elif view and allowed:
         try:
             Lens.of(filter)
             place: Place = streams.place(pipeline, view, sink or None)

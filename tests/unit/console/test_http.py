@@ -95,6 +95,8 @@ def link(site: str, dest: str = "document") -> dict[str, str]:
         ("/metrics", fetched("cross-site")),
         ("/", fetched("cross-site")),
         ("/trace", link("cross-site", "iframe")),
+        ("/letters?part=whole&cause=x", link("cross-site")),  # the part that is work
+        ("/trace?table=t&key=1&p%61rt=found", link("same-site")),
     ],
 )
 def test_what_a_foreign_page_makes_a_browser_ask_without_an_origin_is_refused(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.routing import APIRoute
@@ -141,6 +142,20 @@ def _routes(routes: object) -> list[APIRoute]:
         inner = getattr(route, "original_router", None)
         found += _routes(inner.routes) if inner is not None else [route] if isinstance(route, APIRoute) else []
     return found
+
+
+def test_a_link_from_elsewhere_begins_no_filter(open_one: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign page that sends a browser here would have said what is done for each document."""
+    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
+    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
+    monkeypatch.setattr(open_one.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
+    path = "/stream?view=flight&filter=a+%3D%3D"  # no JMESPath, which is told to who had it read
+    for site, said in (("cross-site", "led here"), ("same-site", "led here"), ("none", "at character")):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        shown = open_one.browser.get(path, headers=headers)
+        assert shown.status_code == 200 and 'value="a =="' in shown.text
+        assert said in shown.text and "data-stream=" not in shown.text, site
+        assert "data-stream=" in open_one.browser.get("/stream?view=flight", headers=headers).text
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +31,7 @@ from operations.edits.changes import changes_between
 from operations.letters import judge as module
 from operations.letters.wanted import Wanted, moment, table_of
 from operations.letters.watch import LetterWatch
+from operations.push.letters import WantedLetters
 from operations.state.letters import Count, letter_counts, note_count, refuse_more_letters
 from sinks.contract import Held
 from spark.reading.entries import EntryDecoder
@@ -119,6 +124,40 @@ def test_only_our_own_whole_words_keep_their_numbers() -> None:
 def test_of_words_that_nobody_knows_nothing_is_kept() -> None:
     assert bare(f"OOM {SECRET}") == LEFT_OUT
     assert hidden(f"the sink refused it: 400 x_exception: '{SECRET}'") == "the sink refused it: 400 x_exception: …"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"patient [x] {SECRET}",
+        f"[[{SECRET}] [y]] {SECRET}",
+        f"{SECRET} :-[",
+        f"a ] {SECRET}",
+        f"a ]] {SECRET} ] b",
+        f"see field [secret] {SECRET}",
+        f"O 'Neil {SECRET}",
+        f'say "hi {SECRET}',
+        f"{{ {SECRET}",
+    ],
+)
+def test_a_value_with_brackets_or_quotes_of_its_own_is_left_out_whole(value: str) -> None:
+    """What stood behind its own bracket was shown to who may not see rows."""
+    before = "400 document_parsing_exception: failed to parse field [d] of type [date] (failed to "
+    behind = f"parse date field [{value}] with format [strict_date])"
+    id_too = f"{before}{behind} in document with id '7'"
+    # Where a reason was cut behind a bracket that closes nothing, nobody can tell.
+    cut = [] if "a ]" in value else [(before + behind)[:at] for at in range(len(before), len(id_too), 3)]
+    for reason in (before + behind, id_too, *cut):
+        assert "cret" not in cause_of(reason) + bare(reason), (reason, cause_of(reason))
+        assert "failed to parse field [d] of type [date] (failed to" in cause_of(reason)
+        assert bare(reason).startswith("400 document_parsing_exception, field [d]")
+
+
+def test_a_value_whose_end_was_cut_is_left_out_whole() -> None:
+    cut = f"400 x_exception: Preview of field's value: 'it's {SECRET}"
+    assert cause_of(cut) == "400 x_exception: Preview of field's value: …" == cause_of(f"{cut}'")
+    assert cause_of(f"400 x_exception: can't parse {{{SECRET}") == "400 x_exception: can't parse …"
+    assert cause_of(f"400 x_exception: can't parse id'{SECRET}'") == "400 x_exception: can…"
 
 
 WORD = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="N…"), min_size=6, max_size=12)
@@ -305,9 +344,38 @@ def test_a_root_without_its_schema_is_the_captured_table(tmp_path: Path, tables:
     assert table_of(loads(text, "p.yaml"), letter(topic="p-events.a")) == found
 
 
-def test_a_cause_that_is_no_expression_is_named() -> None:
+@pytest.mark.parametrize("wrong", ["[", "(?=x)", r"(a)\1", "((a{100}){100}){100}", "\udc80"])
+@pytest.mark.parametrize("kind", [Wanted, WantedLetters])
+def test_a_cause_that_is_no_expression_is_named(kind: Callable[..., object], wrong: str) -> None:
     with pytest.raises(ConfigError, match="no regular expression"):
-        Wanted(cause="[")
+        kind(cause=wrong)
+
+
+def test_a_search_for_a_cause_ends_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own stopped the whole server, for ever: a request of who may only read was enough."""
+    script = (
+        "from tests.unit.operations.test_letters import letter\n"
+        "from operations.letters.wanted import Wanted\n"
+        "print(Wanted(cause='(.|.)*%00', whole=True)(letter(reason='400 x: ' + 'a' * 3_000 + '\\udc80'), 'public.t'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+    slow = Wanted(cause=r"\PN{900}")
+    monkeypatch.setattr("cdc.letters.cause.MAX_SECONDS", 0.05)
+    with pytest.raises(ConfigError, match="took more than"):
+        for _ in range(1_000):
+            slow(letter(reason="400 x: 1"), "public.t")
+
+
+def test_what_a_reason_quotes_is_looked_at_for_who_may_see_it() -> None:
+    """Who may not could ask letter by letter: is there a reason with `name: '[a-m]`?"""
+    [(reason, _), *_] = REASONS.items()
+    for cause in (SECRET[3:6], "Preview.*" + SECRET[:4]):
+        assert Wanted(cause=cause, whole=True)(letter(reason=reason), "public.t")
+        assert not Wanted(cause=cause)(letter(reason=reason), "public.t")
+    for said in (*REASONS, "x " + "".join(map(chr, range(32, 127)))):
+        link = re.escape(cause_of(said))  # as the page's have it
+        assert Wanted(cause=link)(letter(reason=said), "public.t"), link
 
 
 def test_moments() -> None:

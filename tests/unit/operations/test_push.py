@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -75,11 +76,41 @@ def test_a_filter_must_be_true_and_not_only_something() -> None:
         ("foo(s)", "Unknown function"),
         ("(" * 900, "filter"),
         ("x" * 1_001, "1,001 characters"),
+        ("|".join(["[@,@][]"] * 12), r"filter: \[…, …\] makes something new"),
+        ("a[?b == `1`].{c: d} | [0].c", r"filter: \{…: …\} makes something new"),
+        ("contains(a[*].not_null(to_string(@)), 'x')", r"filter: to_string\(\) makes something new"),
+        ("map(&@, a) == b", r"filter: map\(\) makes something new"),
     ],
 )
 def test_a_wrong_filter_is_told_with_its_place(text: str, where: str) -> None:
     with pytest.raises(ConfigError, match=where):
         Lens.of(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A list of its own for each element, and all of them in one list: ten times as many, stage by stage.
+        "length(a" + "[*].not_null(`[1,1,1,1,1,1,1,1,1,1]`)[]" * 8 + ") > `0`",
+        "length(a[].not_null(`%s`)[]) > `0`" % ([1] * 300),
+        "!(a" + "[]" * 80 + ")",
+        "||".join(["length(a) < `0`"] * 50),
+        "!a[?" + "||".join(["b"] * 300) + "]",
+    ],
+)
+def test_a_filter_that_would_look_at_too_much_is_true_of_nothing(text: str) -> None:
+    """One took all memory, and another a minute for each document; nothing else was answered meanwhile."""
+    lens = Lens.of(text)
+    began = time.monotonic()
+    assert not lens.matches(b'{"a":[%s]}' % b",".join([b"{}"] * 5_000))
+    assert time.monotonic() - began < 5
+
+
+def test_a_filter_looks_into_long_lists() -> None:
+    long = b'{"a":[%s{"s":"open","n":1}]}' % (b'{"s":"shut","n":0},' * 20_000)
+    for text in ("length(a[?s == 'open']) == `1`", "max(a[].n) == `1`", "contains(a[*].s, 'open')"):
+        assert Lens.of(text).matches(long), text
+    assert Lens.of('contains(`["open","held"]`, s)').matches(OPEN)
 
 
 def test_fields_narrow_what_is_seen_and_what_counts_as_a_change() -> None:

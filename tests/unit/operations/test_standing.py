@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from base64 import b64encode
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -143,6 +144,10 @@ def test_a_query_that_the_server_takes_again_is_held_against_all_documents_again
     assert other_words.pending(after(refusing)) == []
 
 
+def wrapped(query: dict[str, Any]) -> dict[str, Any]:
+    return {"wrapper": {"query": b64encode(json.dumps(query).encode()).decode()}}
+
+
 @pytest.mark.parametrize(
     ("query", "where"),
     [
@@ -157,6 +162,13 @@ def test_a_query_that_the_server_takes_again_is_held_against_all_documents_again
             "x",
         ),
         ({"nested": {"path": "p", "query": {}, "inner_hits": {"sort": {"_script": {"script": "1"}}}}}, "_script"),
+        *(
+            ({"nested": {"path": "p", "query": {}, "inner_hits": {"script_fields": {"x": {"script": script}}}}}, "x")
+            for script in ({"id": "stored"}, "1")
+        ),
+        (wrapped({"script": {"script": "while (true) {}"}}), "script"),
+        ({"bool": {"must": [wrapped({"script_score": {"query": {}, "script": {"id": "s"}}})]}}, "script_score"),
+        (wrapped(wrapped(wrapped({"script": {"script": {"source": "1"}}}))), "script"),
     ],
 )
 def test_a_query_with_a_script_is_none(query: dict[str, Any], where: str) -> None:
@@ -165,8 +177,19 @@ def test_a_query_with_a_script_is_none(query: dict[str, Any], where: str) -> Non
         clause("a", json.dumps(query).encode())
 
 
+@pytest.mark.parametrize("hidden", ["eyJ0ZXJtIjp7fX0=x", "e30", b64encode(b"\xbfetype\xff").decode(), "é", "e30= "])
+def test_a_wrapper_that_nobody_can_look_into_is_none(hidden: str) -> None:
+    """Elasticsearch takes CBOR and YAML there, too."""
+    for query in ({"wrapper": {"query": hidden}}, {"bool": {"must_not": {"wrapper": {"query": hidden}}}}):
+        with pytest.raises(QueryRefused, match="'wrapper' whose query is no base64 of JSON"):
+            clause("a", json.dumps(query).encode())
+
+
 def test_a_field_may_be_called_script() -> None:
     for query in (
+        {"match": {"wrapper": {"query": "brown paper"}}},
+        {"bool": {"must": [{"match_phrase": {"wrapper": {"query": "brown"}}}, wrapped({"term": {"a": 1}})]}},
+        {"terms": {"script_fields": {"index": "i", "id": "1", "path": "p"}}},
         {"term": {"script": "x"}},
         {"match": {"script": {"query": "x"}}},
         {"terms": {"script": {"index": "i", "id": "1", "path": "p"}}},

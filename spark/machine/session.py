@@ -83,7 +83,7 @@ def build_session(
         place = {"spark.jars": ",".join(map(str, found)), **place}
     own, where, environment = temporary.options(conf or {})
     if not local:  # executors are told the same, and have machines of their own
-        where.pop(temporary.SETTING, None)
+        where = {}
     java = (java_options or JAVA_OPTIONS + class_archive.java_options()) + own
     settings = session_settings(java, log, driver_memory, place, {**(conf or {}), **where}, plain=jars is None)
     # PySpark takes the executors' Python from here, and not from spark.pyspark.python.

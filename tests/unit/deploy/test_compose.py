@@ -140,7 +140,17 @@ def test_every_variable_is_in_the_example() -> None:
     used = set(re.findall(r"\$\{(\w+)", TEXT))
     named = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
     assert used - named == set(variables()) - {"HEADWATER_IMAGE_HEADWATER"}
-    assert named - used == {"COMPOSE_PROJECT_NAME"}
+    assert named - used == {"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
+
+
+def test_profiles_are_named_where_every_later_command_sees_them() -> None:
+    """What `--profile` has started, `down` leaves running and an upgrade's `up` leaves at the old version."""
+    profiles = {name for service in services().values() for name in service.get("profiles", ())}
+    told = (ROOT / "docs/compose.md").read_text(encoding="utf-8")
+    for profile in profiles:
+        assert re.search(rf"COMPOSE_PROFILES=[a-z,]*\b{profile}\b", told), profile
+    for text in (told, EXAMPLE, TEXT):
+        assert not re.search(rf"--profile[ =]({'|'.join(profiles)})", text)
 
 
 def test_servers_have_the_local_stacks_settings(tmp_path: Path) -> None:

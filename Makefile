@@ -98,7 +98,7 @@ bench-upkeep: setup ## reads of a warehouse's table after 10,000 merges, beside 
 	@$(BIN)/python -m benchmarks.run upkeep_10k
 
 lock: setup ## compute requirements.lock anew from pyproject.toml
-	@$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
 
 clean: ## stop our servers and remove everything made here (not the download cache)
 	@test ! -x $(BIN)/headwater || $(BIN)/headwater down --wipe --yes

@@ -28,7 +28,7 @@ from deploy.local import artifacts
 from deploy.local.endpoints import Endpoints
 from deploy.local.keeper import Keeper
 from deploy.local.services import jvm
-from deploy.local.services.base import PROBE_SECONDS
+from deploy.local.services.base import PROBE_SECONDS, direct
 from deploy.local.services.connect import Connect
 from deploy.local.site import Site
 from deploy.local.stack import LocalStack
@@ -81,7 +81,8 @@ class PeerConnect(Connect):
     def ailment(self, site: Site) -> str | None:
         """The worker lists the sink."""
         try:
-            listed = requests.get(f"{self.address(site)}/connector-plugins", timeout=PROBE_SECONDS).json()
+            with direct() as session:
+                listed = session.get(f"{self.address(site)}/connector-plugins", timeout=PROBE_SECONDS).json()
             return None if any(one.get("class") == SINK_CLASS for one in listed) else "the sink is not listed"
         except (requests.RequestException, ValueError, AttributeError) as error:
             return f"no answer ({type(error).__name__})"

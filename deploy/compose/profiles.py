@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import requests
 from ruamel.yaml import YAML
 
 from cdc.errors import StackError
@@ -16,6 +15,7 @@ from cdc.saying import Say
 from deploy.compose.system import System
 from deploy.images.catalog import ROOT
 from deploy.images.docker import docker
+from deploy.local.services.base import direct
 
 WORKERS = 2
 READY_SECONDS = 240.0
@@ -103,7 +103,8 @@ def _subjects(system: System) -> list[str]:
         StackError: none, so nothing was written as Avro.
     """
     address = f"http://127.0.0.1:{system.port('registry')}/apis/ccompat/v7/subjects"
-    subjects: list[str] = requests.get(address, timeout=10).json()
+    with direct() as session:
+        subjects: list[str] = session.get(address, timeout=10).json()
     if not subjects:
         raise StackError("the registry holds no schema: records are not Avro")
     return subjects

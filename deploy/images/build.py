@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 import time
@@ -46,6 +47,8 @@ def _build(image: Image, parent: str, units: dict[str, Path]) -> None:
     command = [program("docker"), "build", "--network", "host", "--tag", image.tag, "--build-arg", f"BASE={parent}"]
     if image.name == "headwater":
         command += ["--build-arg", f"UV_VERSION={uv_version()}"]
+    if image.name == "redis":
+        command += ["--build-arg", f"MACHINE={platform.machine()}"]
     process = subprocess.Popen([*command, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):  # Docker has given up: its output says why

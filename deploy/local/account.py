@@ -68,6 +68,15 @@ def blocked_at(path: Path, account: Account) -> Path | None:
     return None
 
 
+def reachable(path: Path, account: Account | None) -> None:
+    """Make a folder and those above it that are missing; whatever root's umask, ``account`` may pass what was made."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o755, exist_ok=True)
+        if account is not None:
+            one.chmod(0o755)
+
+
 def own(path: Path, account: Account | None) -> None:
     """Give ``path`` and everything below it to ``account`` (symbolic links themselves, never what they point at)."""
     if account is None:

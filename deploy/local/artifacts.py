@@ -23,7 +23,7 @@ from pathlib import Path
 from cdc.errors import StackError
 from cdc.saying import Say, to_nobody
 from deploy.local import maven
-from deploy.local.account import blocked_at, unprivileged
+from deploy.local.account import blocked_at, reachable, unprivileged
 from deploy.local.maven import Coordinate
 from deploy.local.unpack import unpack
 
@@ -88,7 +88,7 @@ def ensure(units: Sequence[str], progress: Say | None = None) -> dict[str, Path]
     say = progress or to_nobody
     if _missing(units):
         try:
-            cache_dir().mkdir(mode=0o755, parents=True, exist_ok=True)
+            reachable(cache_dir(), unprivileged())
             with _lock(cache_dir() / "fetch.lock", say) as lock:
                 if missing := _missing(units):  # another process may have been faster
                     _fetch(missing, say, lock)

@@ -101,7 +101,7 @@ class Keeper:
         return time.monotonic() - began
 
     def _check_reach(self, units: dict[str, Path]) -> None:
-        """A server that refuses root runs as somebody who must be able to read its programs."""
+        """A server that refuses root runs as somebody who must be able to read its programs and to reach its data."""
         account = self.site.account
         if account is None or not self.service.refuses_root:
             return
@@ -112,6 +112,13 @@ class Keeper:
                     means=f"its programs are in {units[unit]}, out of that user's reach",
                     fix=f"unset HEADWATER_CACHE, or set it to a folder that everybody may pass, or chmod o+x {folder}",
                 )
+        data = self.site.shared_data(self.service.name)
+        if folder := blocked_at(data, account):
+            raise StackError(
+                f"{self.service.name} refuses to run as root, and the user {account.name!r} can't pass {folder}",
+                means=f"its data are in {data}, out of that user's reach",
+                fix=f"chmod o+x {folder}",
+            )
 
     def _wait(self, server: Record, seconds: float, cancelled: threading.Event) -> str | None:
         """Wait until it is healthy: None, or what ails it when time is up or it has died. A busy machine has longer."""

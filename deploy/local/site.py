@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cdc.errors import StackError
 from deploy.local import java
-from deploy.local.account import Account, blocked_at, own, unprivileged
+from deploy.local.account import Account, blocked_at, own, reachable, unprivileged
 from deploy.local.java import Jdk
 
 HOST = "127.0.0.1"
@@ -133,7 +133,7 @@ class Site:
             place = SYSTEM_DATA / name / service
         else:
             place = link
-        place.mkdir(mode=0o755, parents=True, exist_ok=True)
+        reachable(place, self.account)
         if place != link and not link.is_symlink():
             link.symlink_to(place)
         if self.account is not None and place.stat().st_uid != self.account.uid:

@@ -23,6 +23,7 @@ import requests
 
 from cdc.errors import StackError
 from cdc.java import for_spark
+from deploy.local.services.base import direct
 from deploy.local.site import HOST
 
 # A JVM starts within seconds; on a loaded machine with two cores it may take ten times that.
@@ -111,14 +112,16 @@ class SparkCluster:
 
     def state(self) -> dict[str, Any]:
         """What the master says of itself, its workers and applications."""
-        found: dict[str, Any] = requests.get(f"http://{HOST}:{self.web}/json/", timeout=5).json()
+        with direct() as session:
+            found: dict[str, Any] = session.get(f"http://{HOST}:{self.web}/json/", timeout=5).json()
         return found
 
     def end_applications(self) -> None:
         """What the "kill" of the master's page does."""
-        for application in self.state()["activeapps"]:
-            form = {"id": application["id"], "terminate": "true"}
-            requests.post(f"http://{HOST}:{self.web}/app/kill/", data=form, timeout=10).raise_for_status()
+        with direct() as session:
+            for application in self.state()["activeapps"]:
+                form = {"id": application["id"], "terminate": "true"}
+                session.post(f"http://{HOST}:{self.web}/app/kill/", data=form, timeout=10).raise_for_status()
 
     def executors(self) -> list[psutil.Process]:
         """The executors' virtual machines."""

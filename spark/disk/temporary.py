@@ -37,8 +37,7 @@ def options(conf: Mapping[str, str]) -> tuple[str, dict[str, str], dict[str, str
     named, root = _named(conf), Path(tempfile.gettempdir())
     java = own(root)
     text = "" if java is None else f' "-Djava.io.tmpdir={java}"'
-    long = java is not None and len(os.fsencode(java)) > SOCKETS_LONGEST
-    sockets = {SOCKETS: str(root)} if long and SOCKETS not in conf else {}
+    sockets = {SOCKETS: _short(root)} if java is not None and not _fits(java) and SOCKETS not in conf else {}
     local = ",".join(str(own(one) or one) for one in named)
     if os.environ.get(VARIABLE):
         return text, sockets, {VARIABLE: local}
@@ -60,6 +59,15 @@ def own(root: Path) -> Path | None:
         _OWN[root] = made.path
         atexit.register(made.end)
     return _OWN[root]
+
+
+def _short(root: Path) -> str:
+    """Where sockets can lie, if not in our own folder."""
+    return str(root) if _fits(root) else "/tmp"  # noqa: S108 - they have names that nobody can know
+
+
+def _fits(folder: Path) -> bool:
+    return len(os.fsencode(folder)) <= SOCKETS_LONGEST
 
 
 def _named(conf: Mapping[str, str]) -> list[Path]:

@@ -30,6 +30,7 @@ import spark
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError
 from cdc.polling import poll
 from spark.arrow import map_in_arrow
+from spark.machine import own_code
 
 # Where an executor finds the packed environment: Spark unpacks it below the executor's own folder.
 UNPACKED = "headwater-env"
@@ -68,6 +69,7 @@ def settings(url: str, archive: str, java_options: str) -> dict[str, str]:
         ClusterUnavailable: a ``spark://`` master does not answer (transient).
     """
     out = {"spark.executor.extraJavaOptions": java_options, "spark.speculation": "false"}
+    out[f"spark.executorEnv.{own_code.SAFE}"] = "1"
     if archive:
         if not Path(archive).is_file():
             raise ConfigError(

@@ -24,7 +24,7 @@ from cdc.masking import looks_secret, mask_text
 from cdc.waits import waiting_for
 from spark.disk import temporary
 from spark.drain import DRAIN
-from spark.machine import class_archive, cluster, quiet
+from spark.machine import class_archive, cluster, own_code, quiet
 from spark.machine.jars import BUILD_OWN_JAR, find_jars, of_another, told_of_another
 from spark.machine.settings import (
     CHECKPOINTS,
@@ -83,7 +83,7 @@ def build_session(
         place = {"spark.jars": ",".join(map(str, found)), **place}
     own, where, environment = temporary.options(conf or {})
     if not local:  # executors are told the same, and have machines of their own
-        where.pop(temporary.SETTING, None)
+        where = {}
     java = (java_options or JAVA_OPTIONS + class_archive.java_options()) + own
     settings = session_settings(java, log, driver_memory, place, {**(conf or {}), **where}, plain=jars is None)
     # PySpark takes the executors' Python from here, and not from spark.pyspark.python.
@@ -176,6 +176,7 @@ def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path], more:
         home = None if _IS_STARTED in os.environ else for_spark()
         before = os.environ.get(_AT_THE_END)
         environment = {_AT_THE_END: os.pathsep.join([*map(str, jars), *([before] if before else [])]), **more}
+        environment |= own_code.environment() | own_code.pinned_spark()
         environment |= {"JAVA_HOME": str(home)} if home else {}
         quiet.keep(said)
         shown = SparkConf(loadDefaults=False)

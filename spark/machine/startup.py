@@ -7,6 +7,7 @@ made once, by a process of its own, because Java writes it when it ends.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from cdc.errors import ConfigError
 from cdc.java import for_spark, read
 from cdc.saying import Say, to_nobody
 from cdc.scratch import scratch_folder
+from spark.machine import own_code
 from spark.machine.class_archive import _QUIET
 
 # Making it takes 35 s on a quiet machine.
@@ -49,7 +51,8 @@ def prepare(jars: Path, archive: Path, say: Say = to_nobody) -> bool:
         made = folder / archive.name
         command = [sys.executable, "-m", "spark.machine.startup", str(jars), str(made)]
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=MOST_SECONDS)
+            environment = {**os.environ, **own_code.environment()}
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=MOST_SECONDS)
             made_for.write_text(kind)
             made.rename(archive)  # in one step: another process that starts meanwhile sees all of it or nothing
         except (subprocess.SubprocessError, OSError) as error:

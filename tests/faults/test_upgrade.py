@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cdc.formats import STATE
+from deploy.local.unpack import unpack_tar
 from tests.support.readers import Readers
 from tests.support.scenario import Scenario
 from tests.support.servers import Servers
@@ -36,7 +37,7 @@ def older(tmp_path: Path) -> Path:
     if done.returncode:
         pytest.skip(f"this clone does not have the first version's commit: {done.stderr.strip()}")
     with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+        unpack_tar(archive, folder)
     assert 'version = "0.1.0"' in (folder / "pyproject.toml").read_text()
     return folder
 

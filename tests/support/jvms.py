@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
+
+from spark.machine import quiet, session
 
 
 def fake_jdk(folder: Path, version: str) -> Path:
@@ -24,3 +28,15 @@ def jvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("cdc.java.SYSTEM_FOLDER", tmp_path / "jvm")
     (tmp_path / "jvm").mkdir()
     return tmp_path / "jvm"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environment of each virtual machine that Spark would be started in."""
+    seen: list[dict[str, str]] = []
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: None)
+    monkeypatch.setattr(session, "launch_gateway", lambda *_: seen.append(dict(os.environ)))
+    monkeypatch.setattr(quiet, "keep", lambda _: None)
+    return seen

@@ -9,7 +9,7 @@ import requests
 from cdc.errors import StackError
 from deploy.local.process import Launch
 from deploy.local.services import jvm
-from deploy.local.services.base import PROBE_SECONDS
+from deploy.local.services.base import PROBE_SECONDS, direct
 from deploy.local.site import HOST, Site
 
 # What its class files are of.
@@ -80,7 +80,8 @@ class Apicurio(jvm.JavaService):
     def ailment(self, site: Site) -> str | None:
         """Confluent's API answers, which needs the database."""
         try:
-            answer = requests.get(f"{self.address(site)}/schemas/types", timeout=PROBE_SECONDS)
+            with direct() as session:
+                answer = session.get(f"{self.address(site)}/schemas/types", timeout=PROBE_SECONDS)
             listed = answer.json()
         except (requests.RequestException, ValueError) as error:
             return f"no answer ({type(error).__name__})"

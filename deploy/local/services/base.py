@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
+import requests
 
 from deploy.local.process import Launch
 from deploy.local.site import Site
 
 # A health probe answers from loopback in milliseconds; a server that takes longer is not well (or the machine swaps).
 PROBE_SECONDS = 3.0
+
+
+def direct() -> requests.Session:
+    """For what listens on this machine: a proxy of the operator's shell would look for it on its own."""
+    session = requests.Session()
+    session.trust_env = False
+    return session
 
 
 class Service(ABC):

@@ -8,7 +8,7 @@ import requests
 
 from deploy.local.process import Launch
 from deploy.local.services import jvm
-from deploy.local.services.base import PROBE_SECONDS
+from deploy.local.services.base import PROBE_SECONDS, direct
 from deploy.local.services.kafka import MAX_MESSAGE_BYTES
 from deploy.local.services.plugins import plugins
 from deploy.local.site import HOST, Site
@@ -80,10 +80,11 @@ class Connect(jvm.JavaService):
     def ailment(self, site: Site) -> str | None:
         """The worker has joined its group and lists our connector, which stands on Debezium's."""
         try:
-            health = requests.get(f"{self.address(site)}/health", timeout=PROBE_SECONDS)
-            if health.status_code != 200:
-                return str(health.json().get("message", health.status_code))[:200]
-            plugins = requests.get(f"{self.address(site)}/connector-plugins", timeout=PROBE_SECONDS).json()
+            with direct() as session:
+                health = session.get(f"{self.address(site)}/health", timeout=PROBE_SECONDS)
+                if health.status_code != 200:
+                    return str(health.json().get("message", health.status_code))[:200]
+                plugins = session.get(f"{self.address(site)}/connector-plugins", timeout=PROBE_SECONDS).json()
         except (requests.RequestException, ValueError, AttributeError) as error:
             return f"no answer ({type(error).__name__})"
         listed = any(plugin.get("class") == PLUGIN for plugin in plugins)

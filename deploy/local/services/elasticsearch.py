@@ -13,7 +13,7 @@ from cdc.errors import StackError
 from deploy.local.account import own
 from deploy.local.process import Launch
 from deploy.local.services import jvm
-from deploy.local.services.base import PROBE_SECONDS
+from deploy.local.services.base import PROBE_SECONDS, direct
 from deploy.local.site import HOST, Site
 
 # Below this the kernel refuses the many memory maps of Lucene's files: read them without mapping instead.
@@ -152,8 +152,8 @@ class Elasticsearch(jvm.JavaService):
         """Cluster health is yellow or green: every primary shard serves."""
         try:
             url = f"{self.address(site)}/_cluster/health?timeout={PROBE_SECONDS - 1:.0f}s&wait_for_status=yellow"
-            answer = requests.get(url, timeout=PROBE_SECONDS)
-            status = answer.json().get("status")
+            with direct() as session:
+                status = session.get(url, timeout=PROBE_SECONDS).json().get("status")
         except (requests.RequestException, ValueError) as error:
             return f"no answer ({type(error).__name__})"
         return None if status in ("yellow", "green") else f"cluster health is {status}"

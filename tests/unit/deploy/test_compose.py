@@ -6,14 +6,17 @@ import io
 import re
 import subprocess
 import tarfile
+import tomllib
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from deploy.compose.env import PASSWORDS, fresh
+from deploy.images import build
 from deploy.images.catalog import IMAGES, artifact_version, select, variables
 from deploy.images.context import write
 from deploy.local import artifacts
@@ -140,7 +143,17 @@ def test_every_variable_is_in_the_example() -> None:
     used = set(re.findall(r"\$\{(\w+)", TEXT))
     named = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
     assert used - named == set(variables()) - {"HEADWATER_IMAGE_HEADWATER"}
-    assert named - used == {"COMPOSE_PROJECT_NAME"}
+    assert named - used == {"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
+
+
+def test_profiles_are_named_where_every_later_command_sees_them() -> None:
+    """What `--profile` has started, `down` leaves running and an upgrade's `up` leaves at the old version."""
+    profiles = {name for service in services().values() for name in service.get("profiles", ())}
+    told = (ROOT / "docs/compose.md").read_text(encoding="utf-8")
+    for profile in profiles:
+        assert re.search(rf"COMPOSE_PROFILES=[a-z,]*\b{profile}\b", told), profile
+    for text in (told, EXAMPLE, TEXT):
+        assert not re.search(rf"--profile[ =]({'|'.join(profiles)})", text)
 
 
 def test_servers_have_the_local_stacks_settings(tmp_path: Path) -> None:
@@ -180,6 +193,35 @@ def test_images_take_any_base_and_do_not_run_as_root(image: Any) -> None:
     assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
     if image.name != "java":  # nothing runs from that one
         assert re.findall(r"^USER (\S+)", text, re.MULTILINE)[-1] not in ("root", "0")
+
+
+@pytest.mark.parametrize("image", IMAGES.values(), ids=lambda image: image.name)
+def test_an_image_has_the_programs_of_this_machine_and_is_told_what_it_asks(
+    image: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def start(command: list[str], **_: Any) -> Any:
+        told.extend(command)
+        return SimpleNamespace(stdin=io.BytesIO(), stdout=io.BytesIO(), wait=lambda: 0)
+
+    monkeypatch.setattr(build.subprocess, "Popen", start)
+    monkeypatch.setattr(build, "program", str)
+    monkeypatch.setattr(build, "write", lambda *_: None)
+    monkeypatch.setattr(build.platform, "machine", lambda: "aarch64")
+    build._build(image, "below", {})
+    given = dict(one.split("=", 1) for at, one in enumerate(told) if told[at - 1] == "--build-arg")
+    text = (ROOT / "deploy/images" / image.name / "Dockerfile").read_text(encoding="utf-8")
+    assert set(given) == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE))
+    assert not re.search("x86_64|amd64|aarch64|arm64", text), "a machine's programs are chosen where it is built"
+    assert given.get("MACHINE", "aarch64") == "aarch64"
+
+
+def test_the_headwater_image_has_all_that_a_pipeline_can_ask_for() -> None:
+    """It has no pip to add it with."""
+    text = (ROOT / "deploy/images/headwater/Dockerfile").read_text(encoding="utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(re.findall(r"--extra (\S+)", text)) == set(extras) - {"dev", "examples"}
 
 
 def test_a_context_is_the_same_whoever_makes_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError, SinkUnavailable
 from cdc.pipeline import Pipeline, load
 from cdc.pipeline.rowstore import RowStore
+from deploy.local.unpack import unpack_tar
 from operations.rowstore import row_store_settings
 from operations.run.machines import ALONE, alone, with_master
 from sinks.awake import AWAY_SECONDS, Awake
@@ -96,7 +97,7 @@ def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: 
     assert archive.read_bytes() == again.read_bytes()
     with tarfile.open(archive) as opened:
         names = opened.getnames()
-        opened.extractall(tmp_path / "env", filter="data")
+        unpack_tar(opened, tmp_path / "env")
     assert "lib/spark/machine/worker_daemon.py" in names and "lib/pyspark/daemon.py" in names
     assert not [
         name for name in names if name.endswith(".jar") or "/pytest/" in name or name.startswith("lib/console/")

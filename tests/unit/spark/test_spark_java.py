@@ -8,32 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from pyspark import SparkContext
 
 from cdc.errors import ConfigError
 from cdc.java import for_spark
 from console.cli import up
 from deploy.local import sparkcluster
-from spark.machine import quiet, session, startup
-from tests.support.jvms import fake_jdk, jvms
+from spark.machine import session, startup
+from tests.support.jvms import fake_jdk, jvms, started
 
-__all__ = ["jvms"]
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """JAVA_HOME of each virtual machine that would be started."""
-    seen: list[str | None] = []
-
-    def launch(*_: object) -> None:
-        seen.append(os.environ.get("JAVA_HOME"))
-
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    monkeypatch.setattr(SparkContext, "_gateway", None)
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: None)
-    monkeypatch.setattr(session, "launch_gateway", launch)
-    monkeypatch.setattr(quiet, "keep", lambda _: None)
-    return seen
+__all__ = ["jvms", "started"]
 
 
 def test_it_is_found_where_no_variable_names_it(jvms: Path) -> None:
@@ -71,19 +54,19 @@ def test_one_that_does_not_say_its_version_is_left_to_spark(jvms: Path, monkeypa
 
 
 def test_only_the_virtual_machine_gets_it(
-    jvms: Path, started: list[str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jvms: Path, started: list[dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits, new = fake_jdk(jvms / "a", "17.0.15"), fake_jdk(jvms / "b", "25.0.3")
     session._launch({}, tmp_path / "said", [], {})
     assert "JAVA_HOME" not in os.environ
     monkeypatch.setenv("JAVA_HOME", str(new))
     session._launch({}, tmp_path / "said", [], {})
-    assert started == [str(fits)] * 2
+    assert [one["JAVA_HOME"] for one in started] == [str(fits)] * 2
     assert os.environ["JAVA_HOME"] == str(new)
 
 
 def test_without_one_no_virtual_machine_is_started_and_what_is_there_is_told(
-    jvms: Path, started: list[str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jvms: Path, started: list[dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = fake_jdk(jvms / "b", "25.0.3")
     monkeypatch.setenv("JAVA_HOME", str(new))

@@ -11,6 +11,7 @@ from cdc.errors import ConfigError
 from cdc.log.ends import reached
 from spark.disk import temporary
 from spark.failures import explain
+from spark.machine import session
 from spark.machine.jars import find_jars
 from spark.reading.source import _options, java_client
 from spark.warehouse.merge import merge_statement
@@ -68,14 +69,37 @@ def test_sparks_files_lie_where_the_operator_says(places: Path, monkeypatch: pyt
     assert environment == {"SPARK_LOCAL_DIRS": str(temporary.own(blank))} and "spark.local.dir" not in settings
 
 
-@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("letters", [1, 30, 70])
 def test_sockets_of_pythons_workers_have_paths_that_the_kernel_takes(
-    places: Path, monkeypatch: pytest.MonkeyPatch, long: bool
+    places: Path, monkeypatch: pytest.MonkeyPatch, letters: int
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="p" * 30 if long else "p", dir="/tmp") as root:
+    with tempfile.TemporaryDirectory(prefix="p" * letters, dir="/tmp") as root:
         monkeypatch.setattr(tempfile, "tempdir", root)
         _, settings, _ = temporary.options({})
-    assert settings == ({temporary.SOCKETS: root} if long else {})
+    assert settings == {1: {}, 30: {temporary.SOCKETS: root}, 70: {temporary.SOCKETS: "/tmp"}}[letters]
+
+
+def test_a_clusters_executors_are_not_told_of_folders_of_the_drivers_machine(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, str]] = []
+
+    def launch(settings: dict[str, str], *_: object) -> None:
+        told.append(settings)
+        raise InterruptedError
+
+    monkeypatch.setattr(session, "_launch", launch)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")  # is set, and so is put back
+    monkeypatch.setattr(tempfile, "tempdir", str(places / ("long" * 20)))
+    (places / ("long" * 20)).mkdir()
+    scratch = str(places / "scratch")
+    for master in ("yarn", "local[1]"):
+        with pytest.raises(InterruptedError):
+            session.build_session("t", master=master, jars=None, log=places / "log", conf={temporary.SETTING: scratch})
+    executors, here = ({name: one.get(name) for name in (temporary.SETTING, temporary.SOCKETS)} for one in told)
+    assert executors == {temporary.SETTING: scratch, temporary.SOCKETS: None}
+    assert here != executors and here[temporary.SOCKETS] is not None
 
 
 def test_missing_jars_are_named(tmp_path: Path) -> None:

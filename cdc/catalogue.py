@@ -77,6 +77,7 @@ class Table:
         moved: of each former shape in which another column had a present name: (name then, name now) of its columns
             that are there still, and all names of then, by which its records are known; see cdc/shapes.py.
         later: names of columns that it did not have when it was first seen.
+        reused: names of columns that another column bore before; see cdc/shapes.py.
         since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
         unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
             transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
@@ -99,6 +100,7 @@ class Table:
     not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
     present: tuple[tuple[str, Column | None], ...] = field(default=(), compare=False, repr=False)
     moved: tuple[Moved, ...] = field(default=(), compare=False, repr=False)
+    reused: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -192,6 +194,7 @@ def table_of(raw: Mapping[str, Any]) -> Table:
             (tuple(names), tuple((former, present) for former, present in pairs))
             for names, pairs in raw.get("moved", ())
         ),
+        reused=tuple(raw.get("reused", ())),
     )
 
 

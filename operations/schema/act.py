@@ -46,7 +46,7 @@ class Acted:
 
 
 def changed_tables(
-    evolution: Evolution, shapes: Mapping[str, Shape], broken: Collection[str]
+    evolution: Evolution, shapes: Mapping[str, Shape], broken: Collection[str], catalogue: Catalogue
 ) -> dict[str, tuple[Shape, Shape]]:
     """Tables whose shape is another than that which the sinks were brought to: (known, now). Pure.
 
@@ -55,6 +55,7 @@ def changed_tables(
         shapes: of the tables as they are now.
         broken: tables whose changes are missing in their topics: they are mended first, by hand. Not so for one with
             another key, of which the generations that are there can take nothing in any case.
+        catalogue: the tables as they are, with what is known of their columns' names.
     """
     found = {}
     for name, now in shapes.items():
@@ -62,7 +63,7 @@ def changed_tables(
         if known is None or now.alike(known):
             continue
         if name not in broken or other_key(known, now):
-            found[name] = known, now
+            found[name] = known, now.told(catalogue.tables[name])
     return found
 
 
@@ -191,7 +192,7 @@ def act(
     """
     come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
     evolution = noted(evolution, shapes)
-    changed = changed_tables(evolution, shapes, broken)
+    changed = changed_tables(evolution, shapes, broken, catalogue)
     out = Acted(evolution)
     for table in come if pipeline.policy.schema_ == "evolve" else ():
         out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True, new=True))

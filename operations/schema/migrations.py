@@ -74,7 +74,7 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
         changed: dict[str, tuple[Shape, Shape]] = {}
         found: list[Case] = []
         for sink, one in known.items():
-            mine = changed_tables(one, shapes, ())
+            mine = changed_tables(one, shapes, (), told)
             found += [case for _, case in cases(pipeline, sink, told, mine)]
             changed |= mine
         return [_told(pipeline, connection, table, *pair, found) for table, pair in sorted(changed.items())]

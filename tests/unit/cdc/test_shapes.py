@@ -42,6 +42,53 @@ def test_a_column_that_is_dropped_and_added_again_is_another_one() -> None:
     assert told(shape(ID, A), shape(ID, again)) == [("column a was dropped", False), ("column a was added", True)]
 
 
+B, AGAIN = replace(A, name="b"), replace(A, ordinal=4)
+
+
+@pytest.mark.parametrize(
+    ("looks", "reused"),
+    [
+        ([(ID, A), (ID,), (ID, AGAIN)], {4}),
+        ([(ID, A), (ID, B), (ID, B, AGAIN)], {4}),
+        ([(ID, A), (ID,), (ID, replace(B, ordinal=4)), (ID, AGAIN)], {4}),
+        ([(ID, N, A), (ID, replace(N, name="x"), A), (ID, replace(N, name="x"), replace(A, name="n"))], {3}),
+        ([(ID, N, A), (ID, replace(N, name="a"), replace(A, name="n"))], {2, 3}),
+        ([(ID, A), (ID, B), (ID, A)], set()),  # it is its own former name
+        ([(ID, A), (ID, A, N)], set()),
+    ],
+)
+def test_records_of_before_may_have_another_columns_values_under_a_name_that_came_back(
+    looks: list[tuple[Column, ...]], reused: set[int]
+) -> None:
+    """A column that was dropped in one look and added in a later one has the same names around it: neither was its
+    record of a former shape, nor was any row without a value read, and a sink that came later showed what the dropped
+    one had held."""
+    known = Shapes({})
+    for at, columns in enumerate(looks):
+        known, _ = known.with_newer({"public.t": shape(*columns, since=at)})
+        known = Shapes.from_json(known.to_json(), "x")
+    *_, before, now = known.tables["public.t"]
+    assert now.unlogged_since(before) == reused
+    told_to = known.told_to(Catalogue({"public.t": now.table})).tables["public.t"]
+    assert told_to.since == (len(looks) - 1 if reused else 0)
+    unnoted = shape(*looks[-1]).told(told_to)
+    assert {one.new.ordinal for one in column_changes(before, unnoted) if one.unlogged and one.new} == reused
+    kept = Catalogue.from_json(Catalogue({"public.t": told_to}, "1", 1, "d").to_json()).tables["public.t"]
+    assert kept.reused == told_to.reused
+    made_again = known.with_newer({"public.t": shape(*looks[-1], oid=10)})[0].tables["public.t"][-1]
+    assert made_again.table.reused == (), "of another table numbers say nothing"
+
+
+def test_shapes_of_an_older_version_are_read_and_their_names_told() -> None:
+    known = Shapes({"public.t": (shape(ID, A), shape(ID, since=1), shape(ID, AGAIN, since=2))})
+    raw = json.loads(known.to_json())
+    for one in raw["tables"]["public.t"]:
+        del one["table"]["reused"]
+    older = Shapes.from_json(json.dumps(raw), "x")
+    assert older == known
+    assert older.told_to(Catalogue({"public.t": shape(ID, AGAIN).table})).tables["public.t"].reused == ("a",)
+
+
 def test_order_defaults_and_null_are_nothing() -> None:
     assert told(shape(ID, N, A), shape(A, N, ID)) == []
     assert told(shape(ID, N), shape(ID, replace(N, nullable=False))) == []

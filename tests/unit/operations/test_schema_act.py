@@ -465,6 +465,22 @@ def test_values_that_no_log_has_are_owed_until_a_view_needs_them(tmp_path: Path)
     assert read_owed(pipeline) == {}
 
 
+def test_a_name_that_came_back_in_a_later_look_is_owed_until_a_view_needs_it(tmp_path: Path) -> None:
+    """The sinks are brought to one shape after another, and know only the one before: the names of all are told."""
+    pipeline = make(tmp_path)
+    steps = [(ID, NAME, NOTE), (ID, NAME), (ID, NAME, replace(NOTE, ordinal=9))]
+    shapes = [replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=c), since=n) for n, c in enumerate(steps)]
+    known = Evolution(acted={**BEFORE, "public.customers": shapes[0]})
+    for until in (2, 3):
+        now = {**BEFORE, "public.customers": shapes[until - 1]}
+        told = Shapes({"public.customers": tuple(shapes[:until]), "public.orders": (ORDERS,)}).told_to(
+            Catalogue({name: shape.table for name, shape in now.items()})
+        )
+        known = act(pipeline, "search", told, now, known).evolution
+        assert known.todo == {}, "its view names its columns"
+    assert read_owed(pipeline) == {"public.customers": [9]}
+
+
 def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     before = {**BEFORE, "public.orders": replace(ORDERS, parts=((1, "p1", "7"), (2, "p2", "7")))}

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from cdc.catalogue import Catalogue, Column, Moved, Table, table_of
+from cdc.catalogue import Catalogue, Column, Moved, Table, moved_from, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.same_key import keeps_labels
@@ -278,19 +278,17 @@ class Shapes:
         return tuple(sorted(found.items()))
 
     def moved(self, table: str) -> tuple[Moved, ...]:
-        """Former shapes in which a present name was another column's, see ``Table.moved``: by names alone a record of
-        such a shape would be misread. Of shapes that can't be told apart by their names the newest counts."""
+        """Former shapes whose records would be misread by names alone, see ``cdc.catalogue.moved_from``. Of shapes that
+        can't be told apart by their names the newest counts."""
         shapes = self.tables.get(table, ())
         if not shapes:
             return ()
-        newest = shapes[-1]
-        now = {column.ordinal: column.name for column in newest.table.columns}
+        newest, renamed = shapes[-1], self.renamed(table)
         seen, found = {frozenset(newest.table.by_name)}, list[Moved]()
         for shape in reversed([shape for shape in shapes if shape.oid == newest.oid]):
-            was = {column.name: now[column.ordinal] for column in shape.table.columns if column.ordinal in now}
             names = frozenset(shape.table.by_name)
-            if names not in seen and any(name != present and present in names for name, present in was.items()):
-                found.append((tuple(sorted(names)), tuple(sorted(was.items()))))
+            if names not in seen and (moved := moved_from(shape.table, newest.table, renamed)) is not None:
+                found.append(moved)
             seen.add(names)
         return tuple(found)
 

@@ -9,9 +9,10 @@ import orjson
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import NewerFormat, StateError
-from cdc.records.debezium_json import Decoder
+from cdc.errors import NewerFormat, ShapeUnknown, StateError
+from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes, column_changes, leaf_print, shape_of, used_changes
+from truth.events.logged import Reader
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
 N = Column("n", "integer", "int4", ordinal=2)
@@ -317,20 +318,53 @@ def test_a_record_of_a_shape_in_which_a_present_name_was_another_columns() -> No
     seen = Catalogue({"public.t": shapes.tables["public.t"][-1].table}, "7", 1, "d")
     table = Catalogue.from_json(shapes.told_to(seen).to_json()).tables["public.t"]
     for held, read in [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]:
-        source = {
-            "lsn": 10,
-            "schema": "public",
-            "table": "t",
-            "snapshot": "false",
-            "sequence": None,
-            "txId": 1,
-            "ts_ms": 1,
-        }
-        value = orjson.dumps({"op": "c", "before": None, "after": {"id": 1, **held}, "source": source, "ts_ms": 1})
-        change = Decoder(table).decode(b'{"id": 1}', value, "t", 0, 0)
-        assert change.after is not None
-        assert change.after["a"] == read
+        assert decoded(Decoder(table), held)["a"] == read
     assert shapes.moved("public.other") == ()
+
+
+def decoded(decoder: Decoder, held: dict[str, object], lsn: int = 10) -> dict[str, object]:
+    place = {"schema": "public", "table": "t", "snapshot": "false", "sequence": None, "txId": 1, "ts_ms": 1}
+    row = {"id": 1, **held}
+    event = {"op": "c", "before": None, "after": row, "source": {"lsn": lsn, **place}, "ts_ms": 1}
+    after = decoder.decode(b'{"id": 1}', orjson.dumps(event), "t", 0, 0).after
+    assert after is not None
+    read = Reader(decoder.table, list(decoder.table.by_name))(row)
+    assert read == {name: after.get(name) for name in read}, "nor does the second opinion misread it"
+    return after
+
+
+X = Column("x", "text", "text", ordinal=5)
+
+
+@pytest.mark.parametrize(
+    ("looks", "held", "read"),
+    [
+        ([(ID, A), (ID, replace(A, name="a_old"), AGAIN)], {"a": "was"}, {"a_old": "was", "a": None}),
+        ([(ID, A), (ID, B), (ID, B, AGAIN)], {"a": "was"}, {"b": "was", "a": None}),
+        ([(ID, A), (ID, B), (ID, B, AGAIN)], {"b": "was"}, {"b": "was"}),
+        ([(ID, N, A), (ID, N), (ID, N, AGAIN, X)], {"n": 1, "a": "gone"}, {"n": 1, "a": None}),
+        ([(ID, N, X), (ID,), (ID, replace(X, ordinal=6)), (ID, replace(A, ordinal=6))], {"n": 1, "x": "gone"}, {}),
+    ],
+    ids=["in one look", "in two looks", "of in between", "added again beside another one", "under a former name"],
+)
+def test_a_record_whose_name_a_new_column_bears(
+    looks: list[tuple[Column, ...]], held: dict[str, object], read: dict[str, object]
+) -> None:
+    """History kept the former column's value as the new one's for ever, and null under the name that it has now."""
+    known = Shapes({"public.t": tuple(shape(*columns, since=at) for at, columns in enumerate(looks))})
+    table = known.told_to(Catalogue({"public.t": shape(*looks[-1]).table})).tables["public.t"]
+    after = decoded(Decoder(table), held)
+    assert {name: after[name] for name in table.by_name if name != "id" and name in after} == read
+
+
+def test_a_newer_record_with_the_names_of_a_former_shape_waits_for_a_look() -> None:
+    """The column may have been dropped that had made the difference: then nothing of it is another column's."""
+    known = Shapes({"public.t": (shape(ID, A), shape(ID, B, AGAIN, since=9))})
+    table = known.told_to(Catalogue({"public.t": shape(ID, B, AGAIN).table})).tables["public.t"]
+    decoder = Decoder(table, fit=Fit(50, frozenset(("id", "a"))))
+    assert decoded(decoder, {"a": "was"}, lsn=50) == {"id": 1, "a": None, "b": "was"}
+    with pytest.raises(ShapeUnknown, match="has the columns of a former shape"):
+        decoded(decoder, {"a": "new"}, lsn=51)
 
 
 def test_a_shape_that_can_not_be_told_from_a_newer_one_is_not_guessed_at() -> None:

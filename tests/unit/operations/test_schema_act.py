@@ -13,6 +13,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
+from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes
 from operations.schema import migrations
 from operations.schema.act import Acted, act, owed_to
@@ -352,6 +353,21 @@ def test_a_generation_that_goes_on_with_the_table_as_it_was_has_its_columns_by_t
     retyped = replace(AT, name="moment", type_name="bigint", base_type="int8")
     now = Catalogue({"public.orders": replace(ORDERS.table, columns=(ID, retyped))})
     assert ("moment", "at") in frozen.over(now).tables["public.orders"].renamed
+
+
+def test_a_generation_that_goes_on_with_the_table_as_it_was_is_shown_no_other_columns_values() -> None:
+    """`RENAME at TO moment; ADD at`: its field `at` got the new column's values until the next generation was shown."""
+    anew = replace(AT, name="at", ordinal=AT.ordinal + 7)
+    now = replace(ORDERS.table, columns=(ID, replace(AT, name="moment"), anew))
+    frozen = Frozen({"public.orders": ORDERS.table})
+    known = frozen.over(Catalogue({"public.orders": now})).tables["public.orders"]
+    source = {"lsn": 9, "schema": "public", "table": "orders", "snapshot": "false", "sequence": None, "ts_ms": 1}
+    event = {"op": "c", "after": {"id": 1, "moment": 5, "at": 6}, "source": source}
+    for lsn in (0, 5):
+        change = Decoder(known, fit=Fit(lsn)).decode(b'{"id": 1}', json.dumps(event).encode(), "t", 0, 0)
+        assert change.after is not None and change.after["at"] == 5
+    swapped = replace(ORDERS.table, columns=(replace(ID, name="at"), replace(AT, name="id")))
+    assert frozen.over(Catalogue({"public.orders": swapped})).tables["public.orders"].moved == ()
 
 
 def test_another_change_does_not_let_go_by_the_table_again_what_can_not_hold_the_first(tmp_path: Path) -> None:

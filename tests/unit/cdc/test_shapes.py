@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -317,12 +318,13 @@ def test_a_record_of_a_shape_in_which_a_present_name_was_another_columns() -> No
     shapes = Shapes({"public.t": (shape(ID, N, A), shape(ID, N), shape(ID, replace(N, name="a")))})
     seen = Catalogue({"public.t": shapes.tables["public.t"][-1].table}, "7", 1, "d")
     table = Catalogue.from_json(shapes.told_to(seen).to_json()).tables["public.t"]
-    for held, read in [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]:
+    rows: list[tuple[dict[str, Any], int]] = [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]
+    for held, read in rows:
         assert decoded(Decoder(table), held)["a"] == read
     assert shapes.moved("public.other") == ()
 
 
-def decoded(decoder: Decoder, held: dict[str, object], lsn: int = 10) -> dict[str, object]:
+def decoded(decoder: Decoder, held: dict[str, Any], lsn: int = 10) -> dict[str, Any]:
     place = {"schema": "public", "table": "t", "snapshot": "false", "sequence": None, "txId": 1, "ts_ms": 1}
     row = {"id": 1, **held}
     event = {"op": "c", "before": None, "after": row, "source": {"lsn": lsn, **place}, "ts_ms": 1}
@@ -348,7 +350,7 @@ X = Column("x", "text", "text", ordinal=5)
     ids=["in one look", "in two looks", "of in between", "added again beside another one", "under a former name"],
 )
 def test_a_record_whose_name_a_new_column_bears(
-    looks: list[tuple[Column, ...]], held: dict[str, object], read: dict[str, object]
+    looks: list[tuple[Column, ...]], held: dict[str, Any], read: dict[str, Any]
 ) -> None:
     """History kept the former column's value as the new one's for ever, and null under the name that it has now."""
     known = Shapes({"public.t": tuple(shape(*columns, since=at) for at, columns in enumerate(looks))})

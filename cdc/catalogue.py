@@ -79,6 +79,7 @@ class Table:
             cdc/shapes.py.
         later: names of columns that it did not have when it was first seen.
         reused: names of columns that another column bore before; see cdc/shapes.py.
+        oid: of the table whose columns' numbers these are; 0 if that is not known.
         since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
         unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
             transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
@@ -102,6 +103,7 @@ class Table:
     present: tuple[tuple[str, Column | None], ...] = field(default=(), compare=False, repr=False)
     moved: tuple[Moved, ...] = field(default=(), compare=False, repr=False)
     reused: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    oid: int = field(default=0, compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -229,6 +231,7 @@ def table_of(raw: Mapping[str, Any]) -> Table:
             for names, pairs in raw.get("moved", ())
         ),
         reused=tuple(raw.get("reused", ())),
+        oid=int(raw.get("oid", 0)),
     )
 
 

@@ -305,6 +305,7 @@ class Shapes:
                 since=self._rewritten(name),
                 later=self._later(name),
                 reused=self._reused(name, known[-1]) if known else (),
+                oid=known[-1].oid if known else 0,
             )
 
         tables = {name: told(name, table) for name, table in catalogue.tables.items()}

@@ -23,7 +23,7 @@ from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import BEGINS, KEY, NUMBERS, SOURCE, TABLE
 from sinks.iceberg.types import widens
-from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
+from spark.warehouse.table import HOUSE, create_namespace, numbers_of, rename_column, spelled
 
 _log = logging.getLogger(__name__)
 
@@ -263,11 +263,6 @@ def columns_of(view: View) -> dict[str, str]:
 def columns_there(spark: SparkSession, table: str) -> dict[str, str]:
     """Name -> Spark's type of what it has."""
     return {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
-
-
-def numbers_of(view: View) -> dict[str, int]:
-    """Name -> its number in the source, of a history's columns: that stays when a column is renamed. Pure."""
-    return {column.name: column.ordinal for column in view.table.columns if column.ordinal}
 
 
 def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, int]) -> bool:

@@ -20,15 +20,13 @@ from cdc.timed import TimedView
 from cdc.types import spark_type
 from cdc.view import View
 from sinks.iceberg import catalogue as iceberg
-from sinks.iceberg.history import NUMBERS
+from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF, numbers_in
 from sinks.iceberg.owners import GENERATION, MADE_BY, is_ours, made_by, not_ours
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
 
 LEASE = iceberg.LEASE
-# Of which table of the source (its oid) the numbers of the columns are.
-NUMBERS_OF = "headwater.columns-of"
 
 
 def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -136,12 +134,6 @@ def rename_column(spark: SparkSession, table: str, name: str, other: str) -> Non
     spark.catalog.refreshTable(table)
 
 
-def numbers_of(view: View) -> dict[str, int]:
-    """Name -> number in the source of what it shows, of a table's columns: that stays when one is renamed. Pure."""
-    by_name = view.table.by_name
-    return {out: by_name[source].ordinal for source, out in view.columns if by_name[source].ordinal}
-
-
 def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequence[tuple[str, str]]) -> None:
     """Bring a table to the view's columns, by Iceberg's own schema evolution: no row is written anew.
 
@@ -156,8 +148,8 @@ def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequenc
     """
     wanted, handle = dict(columns), loaded(spark, table)
     there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
-    now, said = numbers_of(view), handle.properties()
-    names, dropped = moves(list(there), _numbers(said, view), now, list(wanted), view.table.renamed)
+    now, said = view.numbers, handle.properties()
+    names, dropped = moves(list(there), numbers_in(said, view.table), now, list(wanted), view.table.renamed)
     properties = {NUMBERS: json.dumps(now, sort_keys=True), NUMBERS_OF: str(view.table.oid)}
     if names or dropped or any(said.get(name) != value for name, value in properties.items()):
         # In one commit: of columns that swap their names, a half would be taken for the whole at the next start.
@@ -182,13 +174,6 @@ def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequenc
     for name, kind in columns:
         if there.get(name, kind) != kind and widens(there[name], kind):
             spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
-
-
-def _numbers(said: Any, view: View) -> dict[str, int]:
-    """``numbers_of`` the view that a table was brought to last, by its properties; empty if that is not known, or if it
-    was over another table of the source: there the same number is another column."""
-    other = {said.get(NUMBERS_OF) or "0", str(view.table.oid)} - {"0"}
-    return {} if len(other) > 1 else json.loads(said.get(NUMBERS) or "{}")
 
 
 def moves(

@@ -14,10 +14,9 @@ from cdc.catalogue import Column, Table
 from cdc.records.history import COLUMNS, set_aside
 from cdc.shapes import Shape, Shapes
 from cdc.view import View
-from sinks.iceberg.history import NUMBERS
+from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF
 from spark.warehouse import table as warehouse
 from spark.warehouse.history.tables import follow
-from spark.warehouse.table import NUMBERS_OF, numbers_of
 
 
 def table(**numbers: int) -> Table:
@@ -35,7 +34,7 @@ class History:
     def __init__(self, source: Table) -> None:
         self.shapes: tuple[Shape, ...] = (Shape(source),)
         self.holds = {name: name for name in (*source.by_name, *COLUMNS)}
-        self.numbers, self.left = numbers_of(self.view), 99
+        self.numbers, self.left = self.view.numbers, 99
 
     @property
     def view(self) -> View:
@@ -56,7 +55,7 @@ class History:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(warehouse, "loaded", lambda *_: SimpleNamespace(updateSchema=lambda: _Update(self)))
             follow(spark, "h", self.view, self.numbers if known else {})
-        self.numbers = numbers_of(self.view)
+        self.numbers = self.view.numbers
 
     def _sql(self, text: str) -> None:
         if found := re.fullmatch("ALTER TABLE h RENAME COLUMN `(.+)` TO `(.+)`", text):

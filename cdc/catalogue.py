@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -78,9 +78,12 @@ class Table:
             its words (accepted expressions) would be forgotten when ``apply`` sets it.
         generated: names of generated columns, which are not captured.
         renamed: (former name, present name) of its columns, as far as it was noticed; see cdc/shapes.py.
-        moved: of each former shape in which another column had a present name: (name then, name now) of its columns
-            that are there still, and all names of then, by which its records are known; see cdc/shapes.py.
+        moved: of each former shape in which another column had a present name, or a former one: (name then, name now)
+            of its columns that are there still, and all names of then, by which its records are known; see
+            cdc/shapes.py.
         later: names of columns that it did not have when it was first seen.
+        reused: names of columns that another column bore before; see cdc/shapes.py.
+        oid: of the table whose columns' numbers these are; 0 if that is not known.
         since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
         unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
             transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
@@ -103,6 +106,8 @@ class Table:
     not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
     present: tuple[tuple[str, Column | None], ...] = field(default=(), compare=False, repr=False)
     moved: tuple[Moved, ...] = field(default=(), compare=False, repr=False)
+    reused: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    oid: int = field(default=0, compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -113,6 +118,39 @@ class Table:
     def by_name(self) -> Mapping[str, Column]:
         """Columns by name."""
         return {column.name: column for column in self.columns}
+
+    @cached_property
+    def moved_rows(self) -> Mapping[frozenset[str], Mapping[str, str | None]]:
+        """Names of all columns of a record that its names alone would misread -> the name there of each present column;
+        None where that was another column's, by now dropped or called otherwise, and its own is not in the record."""
+        return {
+            frozenset(names): {
+                **dict.fromkeys(name for name in names if name in self.by_name),
+                **{present: former for former, present in pairs},
+            }
+            for names, pairs in self.moved
+        }
+
+
+def moved_from(then: Table, now: Table, renamed: Iterable[tuple[str, str]]) -> Moved | None:
+    """How the columns of a table are found in records of another shape of it; None where their names, and the former
+    ones, lead to them anyhow. They do not where a name was another column's: by now dropped, or called otherwise,
+    whether or not the one that bears it today was there. Pure.
+
+    Args:
+        then: the shape of the records.
+        now: by whose names they are to be read.
+        renamed: (former name, present name) of columns, see ``Table.renamed``.
+    """
+    called = {column.ordinal: column.name for column in then.columns}
+    pairs = {column.name: called[column.ordinal] for column in now.columns if column.ordinal in called}
+    named = {name: name for name in now.by_name if name in then.by_name}
+    for former, present in renamed:
+        if former in then.by_name:
+            named.setdefault(present, former)
+    if named == pairs:
+        return None
+    return tuple(sorted(then.by_name)), tuple(sorted((former, present) for present, former in pairs.items()))
 
 
 @dataclass(frozen=True)
@@ -205,6 +243,8 @@ def table_of(raw: Mapping[str, Any]) -> Table:
             (tuple(names), tuple((former, present) for former, present in pairs))
             for names, pairs in raw.get("moved", ())
         ),
+        reused=tuple(raw.get("reused", ())),
+        oid=int(raw.get("oid", 0)),
     )
 
 

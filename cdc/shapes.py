@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from cdc.catalogue import Catalogue, Column, Moved, Table, as_stored, table_of
+from cdc.catalogue import Catalogue, Column, Moved, Table, as_stored, moved_from, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.same_key import keeps_labels
@@ -96,6 +96,10 @@ class Shape:
             return set(self.unlogged)
         return {one.new.ordinal for one in column_changes(older, self) if one.unlogged and one.new is not None}
 
+    def told(self, table: Table) -> Shape:
+        """The same, knowing which of its names other columns bore: of shapes that nobody has noted it does not."""
+        return replace(self, table=replace(self.table, reused=table.reused))
+
     def alike(self, older: Shape) -> bool:
         """Whether nothing is to be done since an older shape: the same, with the same partitions."""
         return self.same_as(older) and not any(self.parts_since(older))
@@ -163,10 +167,11 @@ def column_changes(old: Shape, new: Shape) -> list[ColumnChange]:
     for mark, column in after.items():
         was = before.get(mark)
         if was is None:
-            found.append(ColumnChange("added", None, column, unlogged=_may_be_filled(column, old, new)))
+            unlogged = _may_be_filled(column, old, new) or _reused(column, old, new)
+            found.append(ColumnChange("added", None, column, unlogged=unlogged))
             continue
         if was.name != column.name:
-            found.append(ColumnChange("renamed", was, column))
+            found.append(ColumnChange("renamed", was, column, unlogged=_reused(column, old, new)))
         if _type(was) != _type(column) and not _more_labels(was, column):
             found.append(ColumnChange("retyped", was, column, unlogged=not _kept(was, column, old, new)))
         elif column.ordinal in anew:
@@ -178,12 +183,20 @@ def _may_be_filled(column: Column, old: Shape, new: Shape) -> bool:
     """Whether rows may have values of an added column that nobody has written.
 
     A default fills them, and may be dropped in the same breath: then the column does not take null, or the files are
-    others. A column that was generated had its values before it was captured. And under the name of one that was
-    dropped, records of before have what that one held, perhaps of another type: they are read as the new one's.
+    others. A column that was generated had its values before it was captured.
     """
     if old.oid != new.oid or not new.same_files(old) or column.ordinal in new.filled:
         return True
-    return not column.nullable or column.name in old.table.generated or column.name in old.table.by_name
+    return not column.nullable or column.name in old.table.generated
+
+
+def _reused(column: Column, old: Shape, new: Shape) -> bool:
+    """Whether another column had the name that a column has got, just before or long ago.
+
+    Records of then have under it what that one held, perhaps of another type. Rows that nobody has written since have
+    no newer one, and where the names of all columns are what they were, nothing tells the two apart.
+    """
+    return column.name in old.table.by_name or column.name in new.table.reused
 
 
 def _mark(column: Column, by_number: bool) -> int | str:
@@ -234,8 +247,9 @@ class Shapes:
     def with_newer(self, seen: Mapping[str, Shape]) -> tuple[Shapes, dict[str, tuple[Shape, Shape]]]:
         """The same with what was seen now, and the tables that have changed: (known, seen). Pure."""
         tables, changed = dict(self.tables), dict[str, tuple[Shape, Shape]]()
-        for name, now in seen.items():
+        for name, found in seen.items():
             known = self.newest(name)
+            now = found.told(replace(found.table, reused=self._reused(name, found)))
             if known is None:
                 tables[name] = (replace(now, since=0),)
             elif not known.same_as(now):
@@ -264,19 +278,17 @@ class Shapes:
         return tuple(sorted(found.items()))
 
     def moved(self, table: str) -> tuple[Moved, ...]:
-        """Former shapes in which a present name was another column's, see ``Table.moved``: by names alone a record of
-        such a shape would be misread. Of shapes that can't be told apart by their names the newest counts."""
+        """Former shapes whose records would be misread by names alone, see ``cdc.catalogue.moved_from``. Of shapes that
+        can't be told apart by their names the newest counts."""
         shapes = self.tables.get(table, ())
         if not shapes:
             return ()
-        newest = shapes[-1]
-        now = {column.ordinal: column.name for column in newest.table.columns}
+        newest, renamed = shapes[-1], self.renamed(table)
         seen, found = {frozenset(newest.table.by_name)}, list[Moved]()
         for shape in reversed([shape for shape in shapes if shape.oid == newest.oid]):
-            was = {column.name: now[column.ordinal] for column in shape.table.columns if column.ordinal in now}
             names = frozenset(shape.table.by_name)
-            if names not in seen and any(name != present and present in names for name, present in was.items()):
-                found.append((tuple(sorted(names)), tuple(sorted(was.items()))))
+            if names not in seen and (moved := moved_from(shape.table, newest.table, renamed)) is not None:
+                found.append(moved)
             seen.add(names)
         return tuple(found)
 
@@ -285,12 +297,28 @@ class Shapes:
         that knows of the tables which are gone."""
 
         def told(name: str, table: Table) -> Table:
-            renamed, moved = self.renamed(name), self.moved(name)
-            return replace(table, renamed=renamed, moved=moved, since=self._rewritten(name), later=self._later(name))
+            known = self.tables.get(name)
+            return replace(
+                table,
+                renamed=self.renamed(name),
+                moved=self.moved(name),
+                since=self._rewritten(name),
+                later=self._later(name),
+                reused=self._reused(name, known[-1]) if known else (),
+                oid=known[-1].oid if known else 0,
+            )
 
         tables = {name: told(name, table) for name, table in catalogue.tables.items()}
         gone = {name: told(name, known[-1].table) for name, known in self.tables.items() if name not in tables}
         return replace(catalogue, tables=tables, gone=gone)
+
+    def _reused(self, table: str, now: Shape) -> tuple[str, ...]:
+        """Names of a shape's columns that another column bore in any shape before."""
+        borne: dict[str, set[int]] = {}
+        for shape in self.tables.get(table, ()):
+            for column in shape.table.columns if shape.oid == now.oid else ():
+                borne.setdefault(column.name, set()).add(column.ordinal)
+        return tuple(one.name for one in now.table.columns if borne.get(one.name, set()) - {one.ordinal})
 
     def _rewritten(self, table: str) -> int:
         """LSN of the newest shape for which values were written anew that are in no log; 0 for none."""

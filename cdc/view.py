@@ -73,6 +73,12 @@ class View:
         """Whether a document stays when its row has gone: of an event, whose row may be deleted once it is written."""
         return bool(self.topics)
 
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Name in the document -> number in the table of the column that it shows: that stays when one is renamed."""
+        by_name = self.table.by_name
+        return {out: by_name[source].ordinal for source, out in self.columns if by_name[source].ordinal}
+
     # -- what it needs ------------------------------------------------------------------------------------------------
 
     @property

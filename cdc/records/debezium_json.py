@@ -78,7 +78,7 @@ class Decoder:
         self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
         self._fit = fit
         self._former = frozenset((*(former for former, _ in table.renamed), *table.generated))
-        self._moved = {frozenset(names): pairs for names, pairs in table.moved}
+        self._moved = table.moved_rows
         self._was = Former(table)
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
@@ -218,14 +218,17 @@ class Decoder:
         Raises:
             ShapeUnknown: see ``decode``.
         """
-        if self._moved and (pairs := self._moved.get(frozenset(after))):
-            # A present name was another column's then: dropped by now, or itself renamed.
-            after.update({present: after[former] for former, present in pairs})
+        fit = self._fit
+        newer = bool(fit.lsn) and lsn_of(source) > fit.lsn
+        if self._moved and (then := self._moved.get(frozenset(after))) is not None:
+            if newer and fit.used:  # a later shape may have the names of that one again
+                raise self._unknown(record, "has the columns of a former shape")
+            after.update({name: None if there is None else after[there] for name, there in then.items()})
+            return
         for former, present in self.table.renamed:
             if present not in after and former in after:
                 after[present] = after[former]
-        fit = self._fit
-        if not fit.lsn or lsn_of(source) <= fit.lsn:
+        if not newer:
             return
         lacking = fit.used - after.keys()
         more = after.keys() - self._known - self._former if fit.all_columns else ()

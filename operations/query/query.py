@@ -149,7 +149,7 @@ class Queries:
         if told.tail is not None and told.view is not None and told.tail.rows.num_rows:
             tail = self._put(f"hw_tail_{number}", told.tail.rows, put)
             columns = [name for name in told.tail.rows.column_names if name not in (GONE, WINS)]
-            rows = f"({united(rows, tail, key_columns(told.view, one.columns), columns)})"
+            rows = f"({united(rows, tail, key_columns(told.view, one.columns, one.table.properties), columns)})"
         select = f"SELECT * FROM {rows}" if told.past is None else told.past.select(rows)  # noqa: S608 (names are quoted)
         self._duck.view(one.name.schema, one.name.view, select)
 

@@ -146,7 +146,7 @@ def read_tail(
         standing.add([entry for entry in found.entries if entry.id not in unheld])
         lost = sum(entry.document is not None for entry in found.entries if entry.id in unheld)
         records, letters = records + found.records, letters + len(found.letters) + lost
-    return Tail(tail_table(view, standing.entries(), held.columns), records, letters)
+    return Tail(tail_table(view, standing.entries(), held.columns, held.table.properties), records, letters)
 
 
 Record = tuple[bytes | None, bytes | None, str, int, int]

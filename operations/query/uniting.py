@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from cdc.view import View
 from operations.query.duck import quoted
 from sinks.contract import MAX_VERSION, UNVERSIONED
+from sinks.iceberg.numbers import numbers_in
 from sinks.iceberg.rows import VERSION_COLUMN
 from spark.reading.entries import Entry
 
@@ -45,21 +46,24 @@ class Standing:
         return list(found.values())
 
 
-def tail_table(view: View, entries: Sequence[Entry], columns: Sequence[str]) -> pa.Table:
+def tail_table(
+    view: View, entries: Sequence[Entry], columns: Sequence[str], said: Mapping[str, str] | None = None
+) -> pa.Table:
     """Entries as rows of a view's table, of gone ones the key alone, with our own columns behind.
 
     Args:
         view: of one table, without Spark SQL.
         entries: with typed rows.
         columns: of the table as it was committed: a column that the view has gained is the table's with its next merge.
+        said: the table's properties.
     """
     schema = view.arrow_schema()
     transposed = list(zip(*(entry.row or () for entry in entries), strict=True)) or [()] * len(schema)
     arrays = {field.name: pa.array(values, field.type) for field, values in zip(schema, transposed, strict=True)}
     made: dict[str, pa.Array] = {}
     for source, out in view.columns:
-        name = _present(view, out, columns)
-        if name in columns:
+        name = _present(view, out, columns, said or {})
+        if name is not None:
             made[name] = arrays[source]
     made[VERSION_COLUMN] = pa.array([entry.version for entry in entries], pa.int64())
     made[WINS] = pa.array(
@@ -69,16 +73,22 @@ def tail_table(view: View, entries: Sequence[Entry], columns: Sequence[str]) -> 
     return pa.table(made)
 
 
-def key_columns(view: View, columns: Sequence[str]) -> list[str]:
-    """The key's columns as the table, of these columns, has them."""
-    renamed = dict(view.columns)
-    return [_present(view, renamed.get(name, name), columns) for name in view.key]
+def key_columns(view: View, columns: Sequence[str], said: Mapping[str, str] | None = None) -> list[str]:
+    """The key's columns as the table, of these columns and properties, has them."""
+    shown = [dict(view.columns).get(name, name) for name in view.key]
+    return [_present(view, name, columns, said or {}) or name for name in shown]
 
 
-def _present(view: View, name: str, columns: Sequence[str]) -> str:
-    """A column's name in a table that may not have followed a new one yet."""
+def _present(view: View, name: str, columns: Sequence[str], said: Mapping[str, str]) -> str | None:
+    """A column's name in a table that may not have followed a new one yet; None where it is not there. What has the
+    name there may be another column, which is called otherwise by now, or gone."""
+    numbers, number = numbers_in(said, view.table), view.numbers.get(name)
+    same = [column for column in columns if column in numbers and numbers[column] == number]
+    if same:
+        return name if name in same else same[0]
     former = {present: before for before, present in view.table.renamed}
-    return name if name in columns else former.get(name, name)
+    found = name if name in columns else former.get(name)
+    return found if found in columns and (number is None or found not in numbers) else None
 
 
 def united(committed: str, tail: str, keys: Sequence[str], columns: Sequence[str]) -> str:

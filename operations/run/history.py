@@ -26,7 +26,9 @@ from operations.run.flows import reading
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import numbered_state_dir
 from operations.state.history import (
+    FORMER,
     FRONTIERS,
+    IDENTITY,
     STREAM,
     history_folder,
     history_lease,
@@ -118,14 +120,9 @@ def _bound(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path) ->
 def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tables: dict[str, Table]) -> list[str]:
     """Remember what it is the history of; refuse something else later. What was done about it, a line each."""
     ids = topic_ids(pipeline, {pipeline.topic(table) for table in tables})
-    path = folder / "identity.json"
-    fix = "restore it from a copy; or remove it, if neither the database, its topics nor `namespace` have changed since"
-    known = read_note(path, lambda note: {**note, "system_identifier": str(note["system_identifier"])}, fix) or {}
+    path = folder / IDENTITY
     namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
-    if known.get("namespace", namespace) != namespace:
-        # Other tables: they begin anew. Gone on with, they would lack all that the old ones hold, and nobody be told.
-        shutil.rmtree(folder / STREAM, ignore_errors=True)
-        known = {}
+    known, said = _of_namespace(folder, sink, namespace)
     elsewhere = "give the sink another namespace, where history begins anew; the old one stays readable"
     if known and known["system_identifier"] != str(catalogue.system_identifier):
         raise SourceChanged(
@@ -135,7 +132,7 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
         )
     bound = known.get("topic_ids", {})
     other = {topic for topic, before in bound.items() if ids.get(topic, before) != before}
-    anew, said, shapes = dict[str, Table](), list[str](), known_shapes(pipeline)
+    anew, shapes = dict[str, Table](), known_shapes(pipeline)
     if other:  # whoever took the topics away knows the tables better than who has run since
         now = root_tables(pipeline, source_catalogue(pipeline), sink)
         anew = {pipeline.topic(name): table for name, table in now.items() if pipeline.topic(name) in other}
@@ -143,7 +140,7 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
         another = {topic for topic, table in anew.items() if not _same_key(known, topic, table, shapes)}
         aside = _put_aside(pipeline, sink, anew, another, elsewhere)
         _forget(folder / STREAM, other)
-        said = [
+        said += [
             f"history of sink {sink}: {table.qualified} has another key, so its history begins anew"
             + (f"; what was is in {aside[topic]}" if topic in aside else "")
             for topic, table in anew.items()
@@ -158,6 +155,41 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
     if kept != known:
         write_atomic(path, json.dumps(kept, indent=1, sort_keys=True))
     return said
+
+
+def _of_namespace(folder: Path, sink: str, namespace: str) -> tuple[dict[str, Any], list[str]]:
+    """What the history in a namespace is of, empty for one that begins; with what was done about it, a line each.
+
+    Another namespace has other tables. Gone on with, they would lack all that the old ones hold, and nobody be told. So
+    the place in the log is kept with the namespace that it is of, and taken back when the file names that again: of
+    tables that hold history nobody else knows up to where. Done again after a kill, it comes to the same: what is known
+    is replaced before its place is taken back, and a place is put aside only while its own identity is what is known.
+    """
+    known, said = _identity(folder), list[str]()
+    back, former = folder / FORMER / namespace, known.get("namespace", namespace)
+    if former != namespace:
+        aside = folder / FORMER / former
+        write_atomic(aside / IDENTITY, json.dumps(known, indent=1, sort_keys=True))
+        if (folder / STREAM).exists():
+            (folder / STREAM).rename(aside / STREAM)
+        known = _identity(back)
+        begins = "goes on from where it was" if known else "begins anew"
+        said.append(f"history of sink {sink}: `namespace` is {namespace}, where it {begins}; {former} stays as it is")
+        if known:
+            write_atomic(folder / IDENTITY, json.dumps(known, indent=1, sort_keys=True))
+    if known and (back / STREAM).exists() and not (folder / STREAM).exists():
+        (back / STREAM).rename(folder / STREAM)
+    if known:
+        shutil.rmtree(back, ignore_errors=True)
+    return known, said
+
+
+def _identity(folder: Path) -> dict[str, Any]:
+    fix = "restore it from a copy; or remove it, if neither the database, its topics nor `namespace` have changed since"
+    found = read_note(
+        folder / IDENTITY, lambda note: {**note, "system_identifier": str(note["system_identifier"])}, fix
+    )
+    return found or {}
 
 
 def _keys(

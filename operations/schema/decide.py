@@ -110,7 +110,7 @@ def decide(
     if lost := sorted(_lost(was, now, table)):
         return Decision(Verdict.REFUSE, (f"its Spark SQL names {', '.join(lost)}",), stops=True)
     why = tuple(change.words for change in changes)
-    read = ALL_ROWS if _replaced(old, new, used) else _read(changes, was, now, table, sink)
+    read = _read(changes, was, now, table, sink)
     if _needs_new(was, now, table, sink, mapped or {}):
         whole = read == ALL_ROWS or any(change.unlogged for change in changes)
         return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None, asks=_asks(was, now, sink))
@@ -144,15 +144,6 @@ def combined(asked: Sequence[str]) -> str | None:
     if len(set(asked)) == 1:
         return asked[0]
     return ALL_ROWS if ALL_ROWS in asked else " OR ".join(f"({text})" for text in dict.fromkeys(asked))
-
-
-def _replaced(old: Shape, new: Shape, used: set[str]) -> bool:
-    """Whether another column bears a name that is used: records of before have the other one's values under it."""
-    return any(
-        old.table.by_name[name].ordinal != new.table.by_name[name].ordinal
-        for name in used & old.table.by_name.keys() & new.table.by_name.keys()
-        if old.oid == new.oid
-    )
 
 
 def _values(view: View) -> list[str]:

@@ -75,7 +75,7 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
         changed: dict[str, tuple[Shape, Shape]] = {}
         found: list[Case] = []
         for sink, one in known.items():
-            mine = changed_tables(one, shapes, ())
+            mine = changed_tables(one, shapes, (), told)
             found += [case for _, case in cases(pipeline, sink, told, mine)]
             changed |= mine
             for table, (was, left) in left_out(pipeline, sink, told, one, shapes, mine).items():

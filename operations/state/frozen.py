@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from cdc.catalogue import Catalogue, Table, as_stored, table_of
+from cdc.catalogue import Catalogue, Table, as_stored, moved_from, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
@@ -56,7 +56,12 @@ def _known_as(frozen: Table, now: Table) -> Table:
     there = [(column, present.get(column.ordinal)) for column in frozen.columns]
     found = {(one.name, column.name) for column, one in there if one is not None and one.name not in frozen.by_name}
     others = tuple((column.name, one) for column, one in there if one != column)
-    return replace(frozen, renamed=tuple(sorted({*frozen.renamed, *found})), present=others)
+    renamed, moved = tuple(sorted({*frozen.renamed, *found})), frozen.moved
+    # Another column may have a name of then: records of today would be read as that one's. Not where all names are what
+    # they were: those of before and of today can't be told apart.
+    if now.by_name.keys() != frozen.by_name.keys() and (today := moved_from(now, frozen, renamed)) is not None:
+        moved = (*moved, today)
+    return replace(frozen, renamed=renamed, moved=moved, present=others)
 
 
 def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> Catalogue:

@@ -5,6 +5,7 @@
                                          /refused.json      (why nobody writes it)
                                          /log/checkpoint/   (Spark's)
                                          /log/status.json
+                                         /former/<namespace>/identity.json, log/    (of one that the file had before)
 
 It lies beside the generations: none of them is made, promoted or removed with it.
 """
@@ -28,7 +29,9 @@ from operations.state.frozen import with_gone
 from spark.disk.lease import Lease
 
 HISTORY, STREAM = "history", "log"
-FRONTIERS = "frontiers.json"
+FRONTIERS, IDENTITY = "frontiers.json", "identity.json"
+# Where the place in the log is kept of a namespace that the file names no more.
+FORMER = "former"
 
 
 def keeps_history(pipeline: Pipeline, sink: str) -> bool:
@@ -73,7 +76,7 @@ def history_lease(folder: Path, sink: str) -> Lease:
 def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:
     """The topics that a sink's history has begun to read, whether it still keeps their tables or not."""
     try:
-        bound = json.loads((history_folder(pipeline, sink) / "identity.json").read_text())["topic_ids"]
+        bound = json.loads((history_folder(pipeline, sink) / IDENTITY).read_text())["topic_ids"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return frozenset()
     return frozenset(bound)

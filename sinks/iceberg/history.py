@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import SinkRefused
 from cdc.history_names import FORMER, GAPS, HISTORY, former_name
 from sinks.iceberg.catalogue import gone_is_deleted
+from sinks.iceberg.numbers import NUMBERS
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-# Properties of a table of history: the source's table, its system identifier, its key's columns; the numbers that its
-# columns have in the source, by their names.
-TABLE, SOURCE, KEY, NUMBERS = "headwater.history-of", "headwater.source", "headwater.key", "headwater.columns"
+# Properties of a table of history: the source's table, its system identifier, its key's columns.
+TABLE, SOURCE, KEY = "headwater.history-of", "headwater.source", "headwater.key"
 # Where one begins that was begun anew because its key has another type (LSN in bytes); what is older is put aside.
 BEGINS = "headwater.begins"
 # And one for each cut that was given a name, with where it is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from cdc.timed import TimedView
 from cdc.types import spark_type
 from cdc.view import View
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF, numbers_in
 from sinks.iceberg.owners import GENERATION, MADE_BY, is_ours, made_by, not_ours
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from sinks.iceberg.types import widens
@@ -144,26 +146,70 @@ def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequenc
         view: whose columns it is to have.
         columns: (name, Spark type) of these, our own version column included.
     """
+    wanted, handle = dict(columns), loaded(spark, table)
     there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
-
-    def drop(name: str) -> None:
-        spark.sql(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
-        del there[name]
-
-    for former, present in view.table.renamed:
-        if former in there and present not in there and present in dict(columns) and former not in dict(columns):
-            if (twin := spelled(present, there)) not in (None, former, *dict(columns)):  # it goes in any case
-                drop(str(twin))
-            rename_column(spark, table, former, present)
-            there[present] = there.pop(former)
-    for name in there.keys() - dict(columns).keys():
-        drop(name)
+    now, said = view.numbers, handle.properties()
+    names, dropped = moves(list(there), numbers_in(said, view.table), now, list(wanted), view.table.renamed)
+    properties = {NUMBERS: json.dumps(now, sort_keys=True), NUMBERS_OF: str(view.table.oid)}
+    if names or dropped or any(said.get(name) != value for name, value in properties.items()):
+        # In one commit: of columns that swap their names, a half would be taken for the whole at the next start.
+        transaction = handle.newTransaction()
+        if names or dropped:
+            update = transaction.updateSchema()
+            for name in dropped:
+                update.deleteColumn(name)
+            for name, other in names.items():
+                update.renameColumn(name, other)
+            update.commit()
+        note = transaction.updateProperties()
+        for name, value in properties.items():
+            note.set(name, value)
+        note.commit()
+        transaction.commitTransaction()
+        spark.catalog.refreshTable(table)
+    there = {names.get(name, name): kind for name, kind in there.items() if name not in dropped}
     added = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns if name not in there)
     if added:
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
     for name, kind in columns:
         if there.get(name, kind) != kind and widens(there[name], kind):
             spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
+
+
+def moves(
+    there: Sequence[str],
+    numbers: Mapping[str, int],
+    now: Mapping[str, int],
+    wanted: Sequence[str],
+    renamed: Iterable[tuple[str, str]],
+) -> tuple[dict[str, str], list[str]]:
+    """What a table's columns are to be called, and which go: by the numbers of those of which they are known. By names
+    a table that has missed a step (its sink was paused) would keep one column's values as another's. Pure.
+
+    Args:
+        there: names of the columns that it has.
+        numbers: name -> number in the source, of those that are known to be one of the source's.
+        now: the same of those that it is to have.
+        wanted: names of all that it is to have.
+        renamed: (former name, present name), by which the others go.
+
+    Returns:
+        name -> name of those that get another, and names of those that go.
+    """
+    numbered = {name: numbers[name] for name in there if name in numbers} if now else {}
+    kept = {name for name, number in numbered.items() if name in wanted and now.get(name) == number}
+    names = dict[str, str]()
+    for name, number in numbered.items():
+        places = [out for out in wanted if now.get(out) == number and out not in {*kept, *names.values()}]
+        if name not in kept and places:
+            names[name] = places[0]
+    others = [name for name in there if name not in numbered]
+    kept |= {name for name in others if name in wanted and name not in names.values()}
+    for former, present in renamed:
+        free = present in wanted and present not in {*kept, *names.values()}
+        if free and former in others and former not in wanted and former not in names:
+            names[former] = present
+    return names, [name for name in there if name not in kept and name not in names]
 
 
 @dataclass(frozen=True)

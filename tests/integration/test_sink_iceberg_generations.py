@@ -295,3 +295,42 @@ def test_spark_reads_the_promoted_table_and_its_begun_commits_fail(tmp_path: Pat
         assert "UUID does not match" in said[begun]
     assert said["order__g2"] != "committed"
     assert (said["changed"], said["unchanged"]) == (["new"] * 4, ["old"] * 3)
+
+
+# A view's table whose sink was paused while its source's columns changed, more than once.
+FOLLOWED = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+from cdc.catalogue import Column, Table
+from cdc.view import View
+from spark.warehouse.table import create_table
+from tests.support.plain_spark import lake_session
+ID, A, C = (Column(name, "text", "text", ordinal=number) for number, name in enumerate("iac", 1))
+def follow(*columns):
+    create_table(spark, "hw_lake.shop.t", View.identity(Table("public", "t", (ID, *columns), ("i",), oid=7)))
+    return [row.asDict() for row in spark.table("hw_lake.shop.t").drop("_hw_version").collect()]
+with lake_session(Path(sys.argv[1])) as spark:
+    follow(A, C)
+    spark.sql("INSERT INTO hw_lake.shop.t VALUES ('1', 'in a', 'in c', 5)")
+    said = [
+        follow(replace(A, name="c"), replace(C, name="a")),
+        follow(replace(A, name="b"), replace(C, name="c"), replace(A, ordinal=4)),
+        follow(replace(C, name="C"), replace(A, ordinal=5)),
+        follow(replace(C, name="C"), replace(A, ordinal=5)),
+    ]
+print(json.dumps(said))
+"""
+
+
+def test_a_table_that_has_missed_two_changes_has_each_columns_values_under_its_name(tmp_path: Path) -> None:
+    """By names the one that is called `a` now had kept what the former `a` held."""
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": root}
+    argv = [sys.executable, "-c", FOLLOWED, str(tmp_path)]
+    ran = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    swapped, added, dropped, again = json.loads(ran.stdout.splitlines()[-1])
+    assert swapped == [{"i": "1", "c": "in a", "a": "in c"}]
+    assert added == [{"i": "1", "b": "in a", "c": "in c", "a": None}]
+    assert dropped == again == [{"i": "1", "C": "in c", "a": None}]

@@ -57,7 +57,7 @@ class Reader:
         self._columns = {one.name: types.json_converter(one) for one in table.columns if one.name in used}
         self._others = dict.fromkeys(name for name in table.by_name if name not in used)
         self._renamed = table.renamed
-        self._moved = {frozenset(names): pairs for names, pairs in table.moved}
+        self._moved = table.moved_rows
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Column -> canonical value, of all columns; JSON as ``orjson.Fragment``.
@@ -66,12 +66,12 @@ class Reader:
             cdc.types.REFUSALS: a value is not of its column's type: the row is a dead letter.
         """
         named = dict(row)
-        if self._moved and (pairs := self._moved.get(frozenset(row))):
-            # A present name was another column's then: dropped by now, or itself renamed.
-            named |= {present: row[former] for former, present in pairs}
-        for former, present in self._renamed:
-            if former in row:
-                named.setdefault(present, row[former])
+        if self._moved and (then := self._moved.get(frozenset(row))) is not None:
+            named |= {name: None if there is None else row[there] for name, there in then.items()}
+        else:
+            for former, present in self._renamed:
+                if former in row:
+                    named.setdefault(present, row[former])
         return {**self._others, **{name: self.value(name, named.get(name)) for name in self._columns}}
 
     def value(self, name: str, raw: Any) -> Any:

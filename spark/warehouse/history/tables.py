@@ -21,7 +21,8 @@ from cdc.log.ends import Offsets
 from cdc.records.history import COLUMNS, DROPPED, OURS, versions_sql
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
-from sinks.iceberg.history import BEGINS, KEY, NUMBERS, SOURCE, TABLE
+from sinks.iceberg.history import BEGINS, KEY, SOURCE, TABLE
+from sinks.iceberg.numbers import NUMBERS
 from sinks.iceberg.types import widens
 from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
 
@@ -106,7 +107,7 @@ class HistoryPlace:
             SOURCE: self.source,
             LEASE: str(self.token),
         }
-        numbers = json.dumps(numbers_of(view), sort_keys=True)
+        numbers = json.dumps(view.numbers, sort_keys=True)
         if not there:  # of one that is there it stays: by it is seen that its rows had another key
             properties |= {KEY: json.dumps(view.key), NUMBERS: numbers}
             if not new and self._begins_anew(spark, view):
@@ -265,11 +266,6 @@ def columns_there(spark: SparkSession, table: str) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
 
 
-def numbers_of(view: View) -> dict[str, int]:
-    """Name -> its number in the source, of a history's columns: that stays when a column is renamed. Pure."""
-    return {column.name: column.ordinal for column in view.table.columns if column.ordinal}
-
-
 def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, int]) -> bool:
     """Bring a table to its source's columns: new ones are added, those that are gone stay, with what they hold.
 
@@ -281,7 +277,7 @@ def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, in
         spark: the session.
         table: its name inside Spark.
         view: all of the table's columns.
-        numbers: ``numbers_of`` the view that it was brought to last; empty if that is not known.
+        numbers: ``numbers`` of the view that it was brought to last; empty if that is not known.
 
     Returns:
         whether anything was changed.
@@ -293,7 +289,7 @@ def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, in
         rename_column(spark, table, name, other)
         there[other] = there.pop(name)
 
-    now_called = {number: name for name, number in numbers_of(view).items()}
+    now_called = {number: name for name, number in view.numbers.items()}
     for certain, former, present in renames(view, numbers):
         if former in there and former not in wanted and present in wanted:
             other = spelled(present, there)
@@ -329,7 +325,7 @@ def renames(view: View, numbers: Mapping[str, int]) -> list[tuple[bool, str, str
         view: all of the table's columns.
         numbers: as of ``follow``.
     """
-    now = numbers_of(view)
+    now = view.numbers
     found = [
         (present in now and numbers.get(former) == now[present], former, present)
         for former, present in view.table.renamed

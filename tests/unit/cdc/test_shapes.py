@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import NewerFormat, StateError
-from cdc.records.debezium_json import Decoder
+from cdc.errors import NewerFormat, ShapeUnknown, StateError
+from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes, column_changes, leaf_print, shape_of, used_changes
+from truth.events.logged import Reader
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
 N = Column("n", "integer", "int4", ordinal=2)
@@ -40,6 +42,53 @@ def test_a_column_that_is_dropped_and_added_again_is_another_one() -> None:
     does not fit it is no dead letter."""
     again = replace(A, ordinal=4)
     assert told(shape(ID, A), shape(ID, again)) == [("column a was dropped", False), ("column a was added", True)]
+
+
+B, AGAIN = replace(A, name="b"), replace(A, ordinal=4)
+
+
+@pytest.mark.parametrize(
+    ("looks", "reused"),
+    [
+        ([(ID, A), (ID,), (ID, AGAIN)], {4}),
+        ([(ID, A), (ID, B), (ID, B, AGAIN)], {4}),
+        ([(ID, A), (ID,), (ID, replace(B, ordinal=4)), (ID, AGAIN)], {4}),
+        ([(ID, N, A), (ID, replace(N, name="x"), A), (ID, replace(N, name="x"), replace(A, name="n"))], {3}),
+        ([(ID, N, A), (ID, replace(N, name="a"), replace(A, name="n"))], {2, 3}),
+        ([(ID, A), (ID, B), (ID, A)], set()),  # it is its own former name
+        ([(ID, A), (ID, A, N)], set()),
+    ],
+)
+def test_records_of_before_may_have_another_columns_values_under_a_name_that_came_back(
+    looks: list[tuple[Column, ...]], reused: set[int]
+) -> None:
+    """A column that was dropped in one look and added in a later one has the same names around it: neither was its
+    record of a former shape, nor was any row without a value read, and a sink that came later showed what the dropped
+    one had held."""
+    known = Shapes({})
+    for at, columns in enumerate(looks):
+        known, _ = known.with_newer({"public.t": shape(*columns, since=at)})
+        known = Shapes.from_json(known.to_json(), "x")
+    *_, before, now = known.tables["public.t"]
+    assert now.unlogged_since(before) == reused
+    told_to = known.told_to(Catalogue({"public.t": now.table})).tables["public.t"]
+    assert told_to.since == (len(looks) - 1 if reused else 0)
+    unnoted = shape(*looks[-1]).told(told_to)
+    assert {one.new.ordinal for one in column_changes(before, unnoted) if one.unlogged and one.new} == reused
+    kept = Catalogue.from_json(Catalogue({"public.t": told_to}, "1", 1, "d").to_json()).tables["public.t"]
+    assert kept.reused == told_to.reused
+    made_again = known.with_newer({"public.t": shape(*looks[-1], oid=10)})[0].tables["public.t"][-1]
+    assert made_again.table.reused == (), "of another table numbers say nothing"
+
+
+def test_shapes_of_an_older_version_are_read_and_their_names_told() -> None:
+    known = Shapes({"public.t": (shape(ID, A), shape(ID, since=1), shape(ID, AGAIN, since=2))})
+    raw = json.loads(known.to_json())
+    for one in raw["tables"]["public.t"]:
+        del one["table"]["reused"]
+    older = Shapes.from_json(json.dumps(raw), "x")
+    assert older == known
+    assert older.told_to(Catalogue({"public.t": shape(ID, AGAIN).table})).tables["public.t"].reused == ("a",)
 
 
 def test_order_defaults_and_null_are_nothing() -> None:
@@ -269,21 +318,55 @@ def test_a_record_of_a_shape_in_which_a_present_name_was_another_columns() -> No
     shapes = Shapes({"public.t": (shape(ID, N, A), shape(ID, N), shape(ID, replace(N, name="a")))})
     seen = Catalogue({"public.t": shapes.tables["public.t"][-1].table}, "7", 1, "d")
     table = Catalogue.from_json(shapes.told_to(seen).to_json()).tables["public.t"]
-    for held, read in [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]:
-        source = {
-            "lsn": 10,
-            "schema": "public",
-            "table": "t",
-            "snapshot": "false",
-            "sequence": None,
-            "txId": 1,
-            "ts_ms": 1,
-        }
-        value = orjson.dumps({"op": "c", "before": None, "after": {"id": 1, **held}, "source": source, "ts_ms": 1})
-        change = Decoder(table).decode(b'{"id": 1}', value, "t", 0, 0)
-        assert change.after is not None
-        assert change.after["a"] == read
+    rows: list[tuple[dict[str, Any], int]] = [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]
+    for held, read in rows:
+        assert decoded(Decoder(table), held)["a"] == read
     assert shapes.moved("public.other") == ()
+
+
+def decoded(decoder: Decoder, held: dict[str, Any], lsn: int = 10) -> dict[str, Any]:
+    place = {"schema": "public", "table": "t", "snapshot": "false", "sequence": None, "txId": 1, "ts_ms": 1}
+    row = {"id": 1, **held}
+    event = {"op": "c", "before": None, "after": row, "source": {"lsn": lsn, **place}, "ts_ms": 1}
+    after = decoder.decode(b'{"id": 1}', orjson.dumps(event), "t", 0, 0).after
+    assert after is not None
+    read = Reader(decoder.table, list(decoder.table.by_name))(row)
+    assert read == {name: after.get(name) for name in read}, "nor does the second opinion misread it"
+    return after
+
+
+X = Column("x", "text", "text", ordinal=5)
+
+
+@pytest.mark.parametrize(
+    ("looks", "held", "read"),
+    [
+        ([(ID, A), (ID, replace(A, name="a_old"), AGAIN)], {"a": "was"}, {"a_old": "was", "a": None}),
+        ([(ID, A), (ID, B), (ID, B, AGAIN)], {"a": "was"}, {"b": "was", "a": None}),
+        ([(ID, A), (ID, B), (ID, B, AGAIN)], {"b": "was"}, {"b": "was"}),
+        ([(ID, N, A), (ID, N), (ID, N, AGAIN, X)], {"n": 1, "a": "gone"}, {"n": 1, "a": None}),
+        ([(ID, N, X), (ID,), (ID, replace(X, ordinal=6)), (ID, replace(A, ordinal=6))], {"n": 1, "x": "gone"}, {}),
+    ],
+    ids=["in one look", "in two looks", "of in between", "added again beside another one", "under a former name"],
+)
+def test_a_record_whose_name_a_new_column_bears(
+    looks: list[tuple[Column, ...]], held: dict[str, Any], read: dict[str, Any]
+) -> None:
+    """History kept the former column's value as the new one's for ever, and null under the name that it has now."""
+    known = Shapes({"public.t": tuple(shape(*columns, since=at) for at, columns in enumerate(looks))})
+    table = known.told_to(Catalogue({"public.t": shape(*looks[-1]).table})).tables["public.t"]
+    after = decoded(Decoder(table), held)
+    assert {name: after[name] for name in table.by_name if name != "id" and name in after} == read
+
+
+def test_a_newer_record_with_the_names_of_a_former_shape_waits_for_a_look() -> None:
+    """The column may have been dropped that had made the difference: then nothing of it is another column's."""
+    known = Shapes({"public.t": (shape(ID, A), shape(ID, B, AGAIN, since=9))})
+    table = known.told_to(Catalogue({"public.t": shape(ID, B, AGAIN).table})).tables["public.t"]
+    decoder = Decoder(table, fit=Fit(50, frozenset(("id", "a"))))
+    assert decoded(decoder, {"a": "was"}, lsn=50) == {"id": 1, "a": None, "b": "was"}
+    with pytest.raises(ShapeUnknown, match="has the columns of a former shape"):
+        decoded(decoder, {"a": "new"}, lsn=51)
 
 
 def test_a_shape_that_can_not_be_told_from_a_newer_one_is_not_guessed_at() -> None:

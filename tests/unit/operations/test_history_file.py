@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from operations.gate import wrong_in_file
 from operations.run import history as run_history
 from operations.state.history import root_tables, topics_read
 from sinks.iceberg import catalogue as iceberg
+from spark.disk.files import write_atomic
 from spark.log_gaps import write_unread
 from spark.unread import Mark, Unread
 from spark.warehouse.history import history as begin
@@ -348,6 +350,75 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
     checkpoint.mkdir(parents=True)
     bind("two")
     assert checkpoint.exists()
+
+
+@pytest.mark.parametrize("killed", [None, 1, 2, 3, 4, 5])
+def test_a_namespace_that_comes_back_has_its_history_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, killed: int | None
+) -> None:
+    """Edited and set back (before anything was built, even), a history was refused for good: its tables held events,
+    and nothing said any more up to where."""
+    ids, left = {"shop.public.t": "before"}, [99]
+    monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(ids))
+    tables = {"shop.public.t": Table("public", "t", (Column("id", "integer", "int4"),), ("id",))}
+    place: Any = SimpleNamespace(system_identifier="1")
+    checkpoint = tmp_path / "log" / "checkpoint"
+
+    def counted(made: Any, *given: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return made(*given)
+
+    monkeypatch.setattr(run_history, "write_atomic", partial(counted, write_atomic))
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda *given: counted(rename, *given))
+
+    def bind(namespace: str) -> list[str]:
+        made: Any = SimpleNamespace(sinks={"w": SimpleNamespace(namespace=namespace)}, topic=lambda table: table)
+        made.name, made.engine = "shop", SimpleNamespace(state_dir=tmp_path / "state")
+        return run_history._bind(made, place, "w", tmp_path, tables)
+
+    def goes_on(namespace: str) -> None:
+        """From its own place in the log, whatever was killed on the way."""
+        left[0] = 99 if killed is None else killed - 1
+        with nullcontext() if killed is None else suppress(KeyboardInterrupt):
+            bind(namespace)
+        left[0] = 99
+        bind(namespace)
+        assert json.loads((tmp_path / "identity.json").read_text())["namespace"] == namespace
+
+    def holds() -> str | None:
+        return (checkpoint / "of").read_text() if checkpoint.exists() else None
+
+    def reads(namespace: str) -> None:
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "of").write_text(namespace)
+
+    bind("one")
+    reads("one")
+    goes_on("two")
+    assert holds() is None, "it begins anew there"
+    if killed is None:
+        goes_on("one")
+        assert holds() == "one", "it was set back at once"
+        goes_on("two")
+    reads("two")
+    for _ in range(2):
+        for namespace in ("one", "two"):
+            goes_on(namespace)
+            assert holds() == namespace
+    (told,) = bind("one")
+    assert told == "history of sink w: `namespace` is one, where it goes on from where it was; two stays as it is"
+    assert bind("one") == []
+    ids["shop.public.t"] = "anew"  # of what came meanwhile it is asked as ever
+    monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
+    monkeypatch.setattr(run_history, "root_tables", lambda *_: tables)
+    monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
+    monkeypatch.setattr(run_history, "has_key", lambda *_: True)
+    with pytest.raises(TopicRecreated):
+        bind("two")
+    assert holds() == "two"
 
 
 def test_topics_that_were_read_go_on_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from operations.query.tables import Name
 from operations.query.tail import refuse_unfit
 from operations.query.uniting import GONE, WINS, Standing, key_columns, tail_table, united
 from sinks.contract import UNVERSIONED
+from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF
 from spark.reading.entries import Entry, EntryDecoder
 from tests.support.entry_cases import SPEC, TABLE, event, records
 from tests.support.folds import view_of
@@ -35,7 +37,13 @@ def entry(
     return Entry("t", str(key), version, document, "p.public.t", partition, offset, 0, (key, None if gone else value))
 
 
-def both(committed: list[Row], *entries: Entry, view: View = VIEW, columns: tuple[str, ...] = COLUMNS) -> list[Any]:
+def both(
+    committed: list[Row],
+    *entries: Entry,
+    view: View = VIEW,
+    columns: tuple[str, ...] = COLUMNS,
+    said: dict[str, str] | None = None,
+) -> list[Any]:
     """What a query sees, sorted."""
     standing = Standing()
     standing.add(entries)
@@ -44,9 +52,9 @@ def both(committed: list[Row], *entries: Entry, view: View = VIEW, columns: tupl
     table = pa.table([pa.array(one, kind) for one, kind in zip(values, kinds.values(), strict=True)], list(columns))
     with duckdb.connect() as connection:
         connection.register("held", table)
-        connection.register("tail", rows := tail_table(view, standing.entries(), columns))
+        connection.register("tail", rows := tail_table(view, standing.entries(), columns, said))
         listed = [name for name in rows.column_names if name not in (GONE, WINS)]
-        keys = key_columns(view, columns)
+        keys = key_columns(view, columns, said)
         return sorted(connection.execute(united("held", "tail", keys, listed)).fetchall())
 
 
@@ -137,6 +145,21 @@ def test_the_tail_is_given_in_the_tables_columns() -> None:
     wide = entry(1, 11, "x")._replace(row=(1, "x", "m"))
     assert both(HELD[:1], wide, view=view, columns=("id", "was", "_hw_version")) == [(1, "x", 11)]
     assert both(HELD[:1], entry(1, 11, "x"), columns=("id", "gone", "_hw_version")) == [(1, None, 11)]
+
+
+def test_a_tail_is_given_by_numbers_where_a_name_is_another_columns_by_now() -> None:
+    """A paused warehouse's rows had the former column's values under a name, and its tail's the new one's."""
+    key, held = TABLE.columns
+    anew = replace(held, ordinal=9)
+    said = {NUMBERS: json.dumps({one.name: one.ordinal for one in TABLE.columns})}
+    renamed = View.identity(replace(TABLE, columns=(key, replace(held, name="w"), anew)))
+    wide = entry(1, 11, "x")._replace(row=(1, "of w", "of v"))
+    assert both(HELD[:1], wide, view=renamed, said=said) == [(1, "of w", 11)]
+    assert both(HELD[:1], wide, view=renamed) == [(1, "of v", 11)], "of an older version's nothing else is known"
+    again = View.identity(replace(TABLE, columns=(key, anew)))
+    assert both(HELD[:1], entry(1, 11, "x"), view=again, said=said) == [(1, None, 11)]
+    other = View.identity(replace(TABLE, columns=(key, anew), oid=8))
+    assert both(HELD[:1], entry(1, 11, "x"), view=other, said={**said, NUMBERS_OF: "7"}) == [(1, "x", 11)]
 
 
 def test_views_that_need_spark_are_named() -> None:

@@ -14,6 +14,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
+from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes
 from operations import opened
 from operations.schema import migrations
@@ -500,6 +501,21 @@ def test_a_generation_that_goes_on_with_the_table_as_it_was_has_its_columns_by_t
     assert ("moment", "at") in frozen.over(now).tables["public.orders"].renamed
 
 
+def test_a_generation_that_goes_on_with_the_table_as_it_was_is_shown_no_other_columns_values() -> None:
+    """`RENAME at TO moment; ADD at`: its field `at` got the new column's values until the next generation was shown."""
+    anew = replace(AT, name="at", ordinal=AT.ordinal + 7)
+    now = replace(ORDERS.table, columns=(ID, replace(AT, name="moment"), anew))
+    frozen = Frozen({"public.orders": ORDERS.table})
+    known = frozen.over(Catalogue({"public.orders": now})).tables["public.orders"]
+    source = {"lsn": 9, "schema": "public", "table": "orders", "snapshot": "false", "sequence": None, "ts_ms": 1}
+    event = {"op": "c", "after": {"id": 1, "moment": 5, "at": 6}, "source": source}
+    for lsn in (0, 5):
+        change = Decoder(known, fit=Fit(lsn)).decode(b'{"id": 1}', json.dumps(event).encode(), "t", 0, 0)
+        assert change.after is not None and change.after["at"] == 5
+    swapped = replace(ORDERS.table, columns=(replace(ID, name="at"), replace(AT, name="id")))
+    assert frozen.over(Catalogue({"public.orders": swapped})).tables["public.orders"].moved == ()
+
+
 def test_another_change_does_not_let_go_by_the_table_again_what_can_not_hold_the_first(tmp_path: Path) -> None:
     """The living generation failed when a second migration came before the next generation of the first was there."""
     pipeline = make(tmp_path)
@@ -667,6 +683,22 @@ def test_values_that_no_log_has_are_owed_until_a_view_needs_them(tmp_path: Path)
     assert owed_to(more, "search", catalogue, read_owed(pipeline)) == {"public.customers": ["note"]}
     owe(pipeline, "public.customers", settled=True)
     assert read_owed(pipeline) == {}
+
+
+def test_a_name_that_came_back_in_a_later_look_is_owed_until_a_view_needs_it(tmp_path: Path) -> None:
+    """The sinks are brought to one shape after another, and know only the one before: the names of all are told."""
+    pipeline = make(tmp_path)
+    steps = [(ID, NAME, NOTE), (ID, NAME), (ID, NAME, replace(NOTE, ordinal=9))]
+    shapes = [replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=c), since=n) for n, c in enumerate(steps)]
+    known = Evolution(acted={**BEFORE, "public.customers": shapes[0]})
+    for until in (2, 3):
+        now = {**BEFORE, "public.customers": shapes[until - 1]}
+        told = Shapes({"public.customers": tuple(shapes[:until]), "public.orders": (ORDERS,)}).told_to(
+            Catalogue({name: shape.table for name, shape in now.items()})
+        )
+        known = act(pipeline, "search", told, now, known).evolution
+        assert known.todo == {}, "its view names its columns"
+    assert read_owed(pipeline) == {"public.customers": [9]}
 
 
 def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:

@@ -331,5 +331,5 @@ def test_no_sink_view_or_webhook_can_have_the_name_of_what_lies_beside_its_own()
     """A sink's folder lies in the pipeline's, a flow's in the generation's: each is called as its sink or view is."""
     beside = {part for path in state_tree() for part in path.split("/") if part and "<" not in part}
     # In folders where no user's names are, and those that a flow's folder makes room for.
-    ours = {"resumed", "history", "log", "checkpoint", "clocks", "state_dir", *OWN}
+    ours = {"resumed", "history", "former", "log", "checkpoint", "clocks", "state_dir", *OWN}
     assert sorted(name for name in beside - ours if re.fullmatch(NAME, name)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ from cdc.catalogue import Column, Table
 from cdc.records.history import COLUMNS, set_aside
 from cdc.shapes import Shape, Shapes
 from cdc.view import View
+from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF
 from spark.warehouse import table as warehouse
-from spark.warehouse.history.tables import follow, numbers_of
+from spark.warehouse.history.tables import follow
 
 
 def table(**numbers: int) -> Table:
@@ -32,7 +34,7 @@ class History:
     def __init__(self, source: Table) -> None:
         self.shapes: tuple[Shape, ...] = (Shape(source),)
         self.holds = {name: name for name in (*source.by_name, *COLUMNS)}
-        self.numbers, self.left = numbers_of(self.view), 99
+        self.numbers, self.left = self.view.numbers, 99
 
     @property
     def view(self) -> View:
@@ -53,7 +55,7 @@ class History:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(warehouse, "loaded", lambda *_: SimpleNamespace(updateSchema=lambda: _Update(self)))
             follow(spark, "h", self.view, self.numbers if known else {})
-        self.numbers = numbers_of(self.view)
+        self.numbers = self.view.numbers
 
     def _sql(self, text: str) -> None:
         if found := re.fullmatch("ALTER TABLE h RENAME COLUMN `(.+)` TO `(.+)`", text):
@@ -181,29 +183,55 @@ def test_a_name_of_the_sources_own_is_not_taken_for_one_that_was_put_aside() -> 
 
 
 class Warehouse:
-    """A view's table, to Spark: its columns, and what is in each."""
+    """A view's table, to Spark and to Iceberg: its columns, what is in each, and its properties."""
 
     def __init__(self, *names: str) -> None:
-        self.holds = {name: name for name in names}
+        self.holds, self.properties, self.kill = {name: name for name in names}, dict[str, str](), False
 
-    def follows(self, *columns: str, renamed: tuple[tuple[str, str], ...] = ()) -> dict[str, str]:
-        view: Any = SimpleNamespace(table=SimpleNamespace(renamed=renamed))
+    def follows(
+        self, *columns: str, renamed: tuple[tuple[str, str], ...] = (), oid: int = 7, **numbers: int
+    ) -> dict[str, str]:
+        """The view has these columns, ``numbers`` are those of the source's."""
+        shown = table(**numbers) if numbers else Table("public", "t", (Column("id", "text", "text", ordinal=0),))
+        view = View.identity(replace(shown, renamed=renamed, oid=oid), "v")
         there = [SimpleNamespace(name=name, dataType=_Kind("string")) for name in self.holds]
         spark: Any = SimpleNamespace(sql=self._sql, table=lambda _name: SimpleNamespace(schema=there))
         spark.catalog = SimpleNamespace(refreshTable=lambda _name: None)
-        history: Any = SimpleNamespace(holds=self.holds, gives=lambda *_, **__: None)
+        handle = SimpleNamespace(properties=lambda: self.properties, newTransaction=lambda: _Transaction(self))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(warehouse, "loaded", lambda *_: SimpleNamespace(updateSchema=lambda: _Update(history)))
-            warehouse.follow_columns(spark, "v", view, [(name, "string") for name in columns])
-        return self.holds
+            patch.setattr(warehouse, "loaded", lambda *_: handle)
+            listed = columns or tuple(view.table.by_name)
+            warehouse.follow_columns(spark, "v", view, [(name, "string") for name in listed])
+        return {name: what for name, what in self.holds.items() if name != "id"}
 
     def _sql(self, text: str) -> None:
-        found = re.findall("`(.+?)`", text)
-        if "DROP" in text:
-            del self.holds[found[0]]
-            return
-        assert found[-1].lower() not in {name.lower() for name in self.holds}, "FIELD_ALREADY_EXISTS"
-        self.holds[found[-1]] = self.holds.pop(found[0]) if "RENAME" in text else f"new {found[-1]}"
+        if self.kill:
+            raise RuntimeError("killed")
+        for name in re.findall("`(.+?)`", text):
+            assert name.lower() not in {one.lower() for one in self.holds}, "FIELD_ALREADY_EXISTS"
+            self.holds[name] = f"new {name}"
+
+
+class _Transaction:
+    """Iceberg's own: what it does to columns is done by their ids, all at once, and nothing before its commit."""
+
+    def __init__(self, made: Warehouse) -> None:
+        self._made, self._gone, self._names = made, set[str](), dict[str, str]()
+        self._properties = dict[str, str]()
+        self.updateSchema = self.updateProperties = lambda: self
+        self.deleteColumn, self.set = self._gone.add, self._properties.__setitem__
+        self.commit = lambda: None
+
+    def renameColumn(self, name: str, other: str) -> None:
+        assert name in self._made.holds and name not in self._gone
+        self._names[name] = other
+
+    def commitTransaction(self) -> None:
+        left = [name for name in self._made.holds if name not in self._gone]
+        called = [self._names.get(name, name) for name in left]
+        assert len(called) == len({name.lower() for name in called})
+        self._made.holds = {self._names.get(name, name): self._made.holds[name] for name in left}
+        self._made.properties |= self._properties
 
 
 def test_a_views_table_follows_a_name_that_changes_in_letter_case() -> None:
@@ -211,3 +239,54 @@ def test_a_views_table_follows_a_name_that_changes_in_letter_case() -> None:
     assert Warehouse("Name").follows("name", renamed=(("Name", "name"),)) == {"name": "Name"}
     assert Warehouse("Name", "a").follows("name", renamed=(("a", "name"),)) == {"name": "a"}
     assert Warehouse("Note").follows("note") == {"note": "new note"}
+    numbered = Warehouse("id", "Name")
+    numbered.follows(Name=2)
+    assert numbered.follows(name=2) == {"name": "Name"}
+    assert numbered.follows(NAME=3) == {"NAME": "new NAME"}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "renamed", "holds"),
+    [
+        ({"b": 2, "a": 3, "c": 9}, (), {"b": "a", "a": "new a", "c": "c"}),
+        ({"a": 3, "c": 9}, (), {"a": "new a", "c": "c"}),
+        ({"a": 9, "c": 2}, (), {"a": "c", "c": "a"}),
+        ({"x": 2, "a": 9}, (("c", "a"),), {"x": "a", "a": "c"}),
+        ({"x": 2, "c": 9}, (("a", "x"),), {"x": "a", "c": "c"}),
+    ],
+    ids=["renamed, and another one added", "dropped and added again", "swapped", "moved on", "renamed"],
+)
+def test_a_views_table_that_has_missed_a_step_follows_by_numbers(
+    numbers: dict[str, int], renamed: tuple[tuple[str, str], ...], holds: dict[str, str]
+) -> None:
+    """Its sink was paused over two changes: the whole current table had one column's values under another's name."""
+    made = Warehouse("id", "a", "c")
+    made.follows(a=2, c=9)
+    for _ in range(2):
+        assert made.follows(renamed=renamed, **numbers) == holds
+    assert made.properties[NUMBERS_OF] == "7" and numbers.items() <= json.loads(made.properties[NUMBERS]).items()
+
+
+def test_a_views_table_whose_follower_was_killed_in_between_is_followed_to_the_end() -> None:
+    made = Warehouse("id", "a", "c")
+    made.follows(a=2, c=9)
+    made.kill = True
+    with pytest.raises(RuntimeError, match="killed"):
+        made.follows(c=2, a=9, b=10)
+    made.kill = False
+    assert made.follows(c=2, a=9, b=10) == {"c": "a", "a": "c", "b": "new b"}
+
+
+def test_a_views_table_of_an_older_version_or_of_a_table_made_anew_goes_by_names() -> None:
+    """Then the numbers are noted: the next change goes by them."""
+    made = Warehouse("id", "a", "c")
+    assert made.follows(x=2, c=9, renamed=(("a", "x"),)) == {"x": "a", "c": "c"}
+    assert made.follows(c=2, x=9) == {"c": "a", "x": "c"}
+    assert made.follows(x=2, c=9, oid=8) == {"c": "a", "x": "c"}, "by another table's numbers"
+    assert made.follows(c=2, x=9, oid=8) == {"x": "a", "c": "c"}
+
+
+def test_what_a_view_computes_has_no_number_and_stays_by_its_name() -> None:
+    made = Warehouse("id", "a", "big", "_version")
+    made.follows("id", "a", "big", "_version", a=2)
+    assert made.follows("id", "b", "big", "_version", b=2) == {"b": "a", "big": "big", "_version": "_version"}

@@ -29,7 +29,8 @@ class Cause:
         try:
             self.found_in("")
         except ValueError as error:
-            said = str(error).removeprefix("Invalid regular expression: ")
+            # Behind its words RE2 repeats the place.
+            said = str(error).removeprefix("Invalid regular expression: ").partition(": ")[0]
             raise ConfigError(
                 f"--cause {pattern!r} is no regular expression that is taken: {said}",
                 fix=r"put a backslash before signs that are meant as they are: \[ \( \. \*; look-around (?=…) and"

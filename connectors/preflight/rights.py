@@ -38,6 +38,8 @@ def run(site: Site) -> Iterator[Finding]:
             yield Finding(Level.ERROR, on, lacks + on, grant, short=short, short_fix=offered(grant, first))
     if isinstance(site.setup, SourceError):
         return
+    if (error := foreign(site.setup, site.names)) is not None:
+        yield Finding(Level.ERROR, site.names.schema, f"{error.what}: {error.means}", error.fix)
     yield from _setup(site, site.setup, setup_role)
 
 
@@ -47,8 +49,6 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
         message = f"role {role} may not create a schema and a publication in database {site.pipeline.source.database}"
         fix = f'GRANT CREATE ON DATABASE "{site.pipeline.source.database}" TO "{role}"'
         yield Finding(Level.ERROR, f"role {role}", message, fix)
-    if (error := foreign(setup, site.names)) is not None:
-        yield Finding(Level.ERROR, site.names.schema, f"{error.what}: {error.means}", error.fix)
     owners = {fact.owner for fact in site.facts.values()}
     others = {
         str(name): bool(superuser)

@@ -23,7 +23,7 @@ $(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml Makefile
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --editable . --editable client
 # With PYTHONDONTWRITEBYTECODE set, as in many images, every command would compile all that it imports anew: half of what
 # `check` took.
-	@$(BIN)/python -m compileall -q -j 0 -x '^$(CURDIR)/[.]' $(CURDIR)
+	@$(BIN)/python -m compileall -q -j 0 -x '^\./[.]' .
 	@touch $@
 
 setup: $(VENV)/ready ## install everything Python needs, from the lock file

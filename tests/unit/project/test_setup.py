@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
-# Stands in for every Python: makes environments, and needs a pip only where the real one would.
-PYTHON = """#!/bin/sh
+# Stands in for every Python: makes environments, needs a pip only where the real one would, and compiles as that does.
+PYTHON = f"""#!/bin/sh
 here=$(dirname "$0")
 case "$*" in
   "-m pip"*) [ -e "$here/pip" ] ;;
   "-m venv --clear "*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; touch "$4/bin/pip"
                        printf '#!/bin/sh\\n' > "$4/bin/uv"; chmod +x "$4/bin/uv" ;;
+  "-m compileall"*) exec {sys.executable} "$@" ;;
 esac
 """
 
@@ -36,8 +38,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def setup(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = ["make", "-C", str(folder), "setup", f"PYTHON={folder / 'python'}"]
+def setup(folder: Path, clone: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["make", "-C", str(clone or folder), "setup", f"PYTHON={folder / 'python'}"]
     alone = {"PATH": os.environ["PATH"]}  # nothing of the make that may have started this
     return subprocess.run(command, env=alone, capture_output=True, text=True, check=False)
 
@@ -56,6 +58,21 @@ def test_one_that_has_pip_is_kept(folder: Path) -> None:
     (folder / ".venv" / "ready").unlink()
     assert setup(folder).returncode == 0
     assert (folder / ".venv" / "mine").is_file() and (folder / ".venv" / "ready").is_file()
+
+
+@pytest.mark.parametrize("name", ["plain", "a b", "c++ (new)"])
+def test_everything_is_compiled_wherever_the_clone_lies(folder: Path, name: str) -> None:
+    """And no environment: its packages are compiled as they are installed."""
+    clone = folder / name
+    clone.mkdir()
+    for one in ("Makefile", "requirements.lock", "pyproject.toml", "client"):
+        (folder / one).rename(clone / one)
+    for one in (clone / "cdc", clone / ".other"):
+        one.mkdir()
+        (one / "code.py").touch()
+    done = setup(folder, clone)
+    assert done.returncode == 0, done.stderr
+    assert [path.parents[1].name for path in clone.rglob("*.pyc")] == ["cdc"]
 
 
 def test_the_lock_has_what_the_oldest_python_needs() -> None:

@@ -196,6 +196,7 @@ def test_a_fresh_question_sees_no_row_that_the_table_will_not_have(monkeypatch: 
         (one, 1 << 60) for one in (record(0, ENDED), record(1, FOREVER), record(2, FOREVER | {"id": 2}, gone=True))
     ]
     monkeypatch.setattr(tail, "_pieces", lambda *_: iter([found]))
-    held: Any = SimpleNamespace(snapshot=None, columns=("id", "valid_to", "price", "_hw_version"))
+    columns = ("id", "valid_to", "price", "_hw_version")
+    held: Any = SimpleNamespace(snapshot=None, columns=columns, table=SimpleNamespace(properties={}))
     read = tail.read_tail(cast(Any, None), spec_of(), held, [], 0.0, 0.0)
     assert (read.rows.num_rows, read.records, read.letters) == (1, 3, 1)

@@ -7,7 +7,8 @@ from cdc.sql_names import sql_name
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
-# A superuser, the database's owner, and who may become the setup role, have its rights without us, or could.
+# A superuser, the database's owner (by his role since 15: of `public`, say), and who may become the setup role, have
+# its rights without us, or could.
 _FOREIGN = """
 SELECT kind, name, r.rolname, current_user::text
 FROM (
@@ -19,7 +20,7 @@ FROM (
 ) AS ours(kind, name, owner)
 JOIN pg_roles r ON r.oid = owner
 WHERE NOT pg_has_role(owner, 'USAGE') AND NOT rolsuper AND NOT pg_has_role(owner, current_user, 'MEMBER')
-  AND owner <> (SELECT datdba FROM pg_database WHERE datname = current_database())
+  AND owner <> (SELECT datdba FROM pg_database WHERE datname = current_database()) AND rolname <> 'pg_database_owner'
 ORDER BY kind, name
 """
 

@@ -12,6 +12,7 @@ from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
 from operations.erase.shown import places_of
 from operations.erase.subject import Subject
+from operations.state.history import namespaces_left
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import all_histories
@@ -75,15 +76,23 @@ def tables_of(subject: Subject, builds: Sequence[Build], sinks: Sequence[str] = 
             for build in builds:
                 if build.opened.sink == sink:
                     found += list(_current(subject, catalog, build))
-            if sink in histories_of(subject):
-                found += list(_history(subject, catalog, sink))
+            for namespace in _namespaces(subject, sink):
+                found += list(_history(subject, catalog, sink, namespace))
     return found
 
 
 def warehouses(subject: Subject, builds: Sequence[Build]) -> list[str]:
     """Sinks whose tables may hold the row."""
-    named = {build.opened.sink for build in builds if build.opened.warehouse} | set(histories_of(subject))
-    return [sink for sink in subject.pipeline.sinks if sink in named]
+    named = {build.opened.sink for build in builds if build.opened.warehouse}
+    return [sink for sink in subject.pipeline.sinks if sink in named or _namespaces(subject, sink)]
+
+
+def _namespaces(subject: Subject, sink: str) -> list[str]:
+    """Where a sink has histories of the table."""
+    left = namespaces_left(subject.pipeline, sink, subject.topic)
+    if sink not in histories_of(subject):
+        return left
+    return [*left, subject.pipeline.sinks[sink].namespace]  # type: ignore[union-attr]
 
 
 @contextmanager
@@ -104,8 +113,7 @@ def _current(subject: Subject, catalog: Catalog, build: Build) -> Iterator[Held]
         yield _held(subject, build.opened.sink, build, view.name, table, places)
 
 
-def _history(subject: Subject, catalog: Catalog, sink: str) -> Iterator[Held]:
-    namespace = subject.pipeline.sinks[sink].namespace  # type: ignore[union-attr]
+def _history(subject: Subject, catalog: Catalog, sink: str, namespace: str) -> Iterator[Held]:
     key = tuple(subject.view.key)
     for table in all_histories(catalog, namespace, subject.table.name, subject.table.qualified):
         # Files of a former key that lack the present one's columns may count as such that can't be looked into.

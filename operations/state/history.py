@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
@@ -73,13 +74,37 @@ def history_lease(folder: Path, sink: str) -> Lease:
     return Lease(folder, f"history of sink {sink}")
 
 
+def namespaces_left(pipeline: Pipeline, sink: str, topic: str) -> list[str]:
+    """Namespaces in which a sink's history may hold what a topic had, although the file names them no more, or asks for
+    no history any more: nobody writes there, and what was written stays.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        topic: of the table.
+    """
+    part, folder = pipeline.sinks[sink], history_folder(pipeline, sink)
+    if not isinstance(part, IcebergSink):
+        return []
+    found = {path.parent.name for path in (folder / FORMER).glob(f"*/{IDENTITY}")}
+    bound = _bound(folder)
+    if topic in bound.get("topic_ids", {}):
+        found.add(bound.get("namespace", part.namespace))  # another one than the file's, until `run` has taken that up
+    return sorted(found - ({part.namespace} if part.history else set()))
+
+
 def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:
     """The topics that a sink's history has begun to read, whether it still keeps their tables or not."""
+    return frozenset(_bound(history_folder(pipeline, sink)).get("topic_ids", {}))
+
+
+def _bound(folder: Path) -> dict[str, Any]:
+    """What a history is of; empty if nobody knows."""
     try:
-        bound = json.loads((history_folder(pipeline, sink) / IDENTITY).read_text())["topic_ids"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return frozenset()
-    return frozenset(bound)
+        found = json.loads((folder / IDENTITY).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str, Table]:

@@ -203,7 +203,7 @@ def test_an_erasure_looks_into_what_was_put_aside(catalog: Catalog, shown: bool)
         key="u1",
         say=lambda line: None,
     )
-    (held,) = _history(subject, catalog, "w")
+    (held,) = _history(subject, catalog, "w", "n")
     assert (held.name, history_name(held)) == ("n.t_history_by_id", "`hw_w`.`n`.`t_history_by_id`")
     assert (held.place.found, held.place.hidden) == ((1, 0) if shown else (0, 1))
     assert held.rows == ({0: [7]} if shown else {})

@@ -65,8 +65,8 @@ def test_everything_is_compiled_wherever_the_clone_lies(folder: Path, name: str)
     """And no environment: its packages are compiled as they are installed."""
     clone = folder / name
     clone.mkdir()
-    for one in ("Makefile", "requirements.lock", "pyproject.toml", "client"):
-        (folder / one).rename(clone / one)
+    for there in ("Makefile", "requirements.lock", "pyproject.toml", "client"):
+        (folder / there).rename(clone / there)
     for one in (clone / "cdc", clone / ".other"):
         one.mkdir()
         (one / "code.py").touch()

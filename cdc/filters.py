@@ -97,6 +97,8 @@ def _refuse(parsed: Any) -> None:
     while left:
         node = left.pop()
         made = _MAKES.get(node["type"])
+        if node["type"] == "multi_select_list" and all(child["type"] == "literal" for child in node["children"]):
+            made = None  # ['a', 'b'] takes nothing of the document
         if node["type"] == "function_expression" and node["value"] in _MAKING:
             made = f"{node['value']}()"
         if made:

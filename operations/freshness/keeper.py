@@ -24,7 +24,7 @@ from cdc.repeating import Repeating
 from connectors.debezium import connector_name
 from connectors.rest import ConnectClient
 from operations.freshness.answering import Answering
-from operations.freshness.log import SourceLog
+from operations.freshness.log import Look, SourceLog
 from operations.freshness.marks import Marks
 from operations.freshness.note import (
     FlowNote,
@@ -125,14 +125,7 @@ class Keeper:
             self._log = self._log or SourceLog(self.pipeline)
             self._bind(self._log)
         except HeadwaterError as error:
-            self._source = replace(
-                self._source,
-                error=error.what,
-                slot_there=None,  # how the slot is now nobody knows; that it was lost stays so
-                slot_active=None,
-                slot_retained_bytes=None,
-                slot_safe_bytes=None,
-            )
+            self._source = replace(self._source, error=error.what)
         except psycopg.Error as error:  # it went away between two questions: the next look says so
             _log.warning("freshness: %s: %s", type(error).__name__, error)
 
@@ -141,9 +134,8 @@ class Keeper:
             self._log.close()
 
     def _bind(self, source: SourceLog) -> None:
-        look = source.look(())
-        self._marks = self._marks.seen(look)
-        slot, confirmed = source.slot(), look.standing.confirmed_lsn
+        look = self._standing(source)
+        confirmed = look.standing.confirmed_lsn
         if confirmed is not None and self._topics and self._marks.wanting(confirmed):
             self._marks.confirm(source.entry(confirmed, self._topics))
         as_of = max(self._marks.bound or 0.0, self._source.as_of or 0.0) or None
@@ -157,12 +149,27 @@ class Keeper:
             answered_at=time.time(),
             error=None,
             reading=tuple(source.reading()) if late else (),
+        )
+
+    def _standing(self, source: SourceLog) -> Look:
+        """How Postgres stands, noted before Kafka is asked: the slot fills while that is away."""
+        try:
+            look = source.look(())
+            self._marks = self._marks.seen(look)
+            slot = source.slot()
+        except HeadwaterError:  # how the slot is now nobody knows; that it was lost stays so
+            unknown = dict.fromkeys(("slot_there", "slot_active", "slot_retained_bytes", "slot_safe_bytes"))
+            self._source = replace(self._source, **unknown)
+            raise
+        self._source = replace(
+            self._source,
             slot_there=slot is not None,
             slot_active=None if slot is None else slot.active,
             slot_lost=slot is not None and slot.wal_status == "lost",
             slot_retained_bytes=None if slot is None else slot.behind_bytes,
             slot_safe_bytes=None if slot is None else slot.safe_bytes,
         )
+        return look
 
     def _ask(self) -> None:
         name, now = connector_name(self.pipeline), time.time()  # not after it, as in `_look`

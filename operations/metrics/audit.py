@@ -49,11 +49,16 @@ class Totals:
 
 
 def _known(sink: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A sink's report; one that could not be compared is as it was: what differed does so until it is looked at."""
-    if not sink.get("error"):
+    """A sink's report; one that was not compared is as it was: what differed does so until it is looked at."""
+    if not sink.get("error") and not _left_out(sink):
         return sink
     views = {view["view"]: view for view in (*before, *sink["views"])}
     return {**sink, "views": list(views.values())}
+
+
+def _left_out(sink: Mapping[str, Any]) -> bool:
+    """Whether nobody has looked at a sink, because it is paused."""
+    return bool(sink.get("paused")) and not sink["views"]
 
 
 def metrics(name: str, totals: Totals) -> str:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc.errors import KafkaUnavailable
 from cdc.pipeline import Pipeline, load
 from connectors.ledger import LedgerEntry
 from connectors.rest import Status
@@ -240,6 +241,26 @@ def test_of_a_slot_nothing_is_known_while_postgres_is_away(pipeline: Pipeline) -
     note = read_source_note(pipeline)
     assert note is not None and note.error and note.as_of == 1.5
     assert {name: getattr(note, name) for name in known} == dict.fromkeys(known)
+
+
+def test_the_slot_is_known_while_kafka_is_away(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fills meanwhile: this is when somebody has to know."""
+
+    def entry(*_: object) -> LedgerEntry:
+        raise KafkaUnavailable("no answer")
+
+    slot = SimpleNamespace(active=True, wal_status="reserved", behind_bytes=70, safe_bytes=9)
+    look = SimpleNamespace(at=5.0, standing=SimpleNamespace(confirmed_lsn=8))
+    noting = Keeper(pipeline)
+    noting._log = SimpleNamespace(look=lambda _: look, slot=lambda: slot, entry=entry, close=lambda: None)  # type: ignore[assignment]
+    noting._topics = {"t"}  # type: ignore[assignment]
+    monkeypatch.setattr(Marks, "seen", lambda self, _look: self)
+    monkeypatch.setattr(Marks, "wanting", lambda _self, _confirmed: True)
+    noting._look()
+    noting._tell()
+    note = read_source_note(pipeline)
+    assert note is not None and note.error == "no answer"
+    assert (note.slot_there, note.slot_active, note.slot_retained_bytes, note.slot_safe_bytes) == (True, True, 70, 9)
 
 
 def test_a_sink_that_is_not_in_the_file_any_more_is_let_go_of(

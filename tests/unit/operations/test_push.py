@@ -110,7 +110,11 @@ def test_a_filter_looks_into_long_lists() -> None:
     long = b'{"a":[%s{"s":"open","n":1}]}' % (b'{"s":"shut","n":0},' * 20_000)
     for text in ("length(a[?s == 'open']) == `1`", "max(a[].n) == `1`", "contains(a[*].s, 'open')"):
         assert Lens.of(text).matches(long), text
-    assert Lens.of('contains(`["open","held"]`, s)').matches(OPEN)
+    for text in ('contains(`["open","held"]`, s)', "contains(['open', 'held'], s)", "contains(['open', `1`], s)"):
+        assert Lens.of(text).matches(OPEN), "a list of what stands there takes nothing of the document"
+    for text in ("contains(['open', s], s)", "contains(['open', ['held']], s)"):
+        with pytest.raises(ConfigError, match="makes something new"):
+            Lens.of(text)
 
 
 def test_fields_narrow_what_is_seen_and_what_counts_as_a_change() -> None:

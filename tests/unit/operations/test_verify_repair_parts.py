@@ -176,6 +176,18 @@ def test_one_that_differed_does_so_until_it_is_compared_again() -> None:
     assert told(totals, "equal") == {"": 1} and told(totals, "unverified") == {"cache": 0, "search": 0}
 
 
+def test_a_sink_that_is_paused_is_as_it_was() -> None:
+    """A pause repairs nothing; and is no failure of the audit's."""
+    totals = Totals(300.0)
+    totals.take(partly(at=10, cache=0, search=2))
+    paused = {"sink": "search", "error": None, "paused": {"why": "disk"}, "views": []}
+    first = partly(at=20, cache=0, search=0)
+    totals.take(first | {"sinks": [first["sinks"][0], paused]})
+    assert told(totals, "equal") == {"": 0} and told(totals, "differences") == {"cache": 0, "search": 2}
+    assert told(totals, "unverified") == {"cache": 0, "search": 0} and totals.errors == 0
+    assert told(totals, "last_success_timestamp_seconds") == {"": 20}
+
+
 def test_where_nothing_could_be_compared_nobody_says_that_it_is_equal() -> None:
     totals = Totals(300.0)
     totals.take(report() | {"equal": False, "sinks": [{"sink": "cache", "error": "it is away", "views": []}]})

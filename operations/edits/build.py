@@ -7,9 +7,11 @@ from pathlib import Path
 
 from cdc.pipeline import Pipeline, loads
 from cdc.saying import Say
+from operations.opened import named_tables
 from operations.state.accepted import Text
 from operations.state.folder import register_of
-from spark.disk.made_of import outdated
+from spark.disk.made_of import as_defined, outdated
+from spark.disk.state import Generation
 
 
 def build(say: Say, taken: Text, sink: str, master: str | None) -> bool:
@@ -45,7 +47,16 @@ def left_behind(pipeline: Pipeline, sink: str, *, idle: bool) -> list[int]:
     cut = {one.number for one in own if one.stage == "retiring"}  # in the middle of its removal
     begun = [register.generation(one.number) for one in own if one.stage in ("filling", "ready")]
     gone = {it.number for it in begun if outdated(pipeline, it) or (idle and not it.started)}
+    gone |= {it.number for it in begun if it.started and _narrower(pipeline, it, register.generation())}
     return sorted(cut | gone)
+
+
+def _narrower(pipeline: Pipeline, generation: Generation, living: Generation) -> bool:
+    """Whether one of a sink of all tables was begun for a file that named some: the living one keeps others."""
+    if pipeline.sinks[generation.sink].tables != "all" or not living.started:
+        return False
+    kept, wanted = (set(named_tables(as_defined(pipeline, one).sinks[generation.sink])) for one in (generation, living))
+    return bool(wanted - kept)
 
 
 def remove_left(say: Say, taken: Text, sink: str, master: str | None) -> None:

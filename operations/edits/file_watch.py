@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Pauses between two attempts at a next generation: what keeps it from being built is mended by a person, or comes back.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 120.0
+# Between two looks whether a generation can be filled: views are resolved for each. And when it is said that it waits.
+WAIT_SECONDS, TELL_SECONDS = 1.0, 10.0
 
 
 @dataclass
@@ -45,7 +47,19 @@ class _Building:
     child: Apart[Any] | None = None
     attempt: int = 0
     due: float = 0.0  # on the monotonic clock
+    waits_since: float | None = None
+    told: bool = False
     error: str = ""
+
+    def wait(self) -> list[str]:
+        """It can't be filled yet; said once, if that takes long."""
+        now = time.monotonic()
+        self.due, self.waits_since = now + WAIT_SECONDS, now if self.waits_since is None else self.waits_since
+        if self.told or now - self.waits_since < TELL_SECONDS:
+            return []
+        self.told = True
+        what = f"sink {self.sink}: its next generation waits until rows of tables that it reads are read again"
+        return [Line(f"{what} (`evolving` in status)", sink=self.sink)]
 
 
 class FileWatch:
@@ -86,7 +100,10 @@ class FileWatch:
         self.refused: dict[str, Any] | None = None
         if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
             self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
-            self._remove(self._left(self.plain, self.building))
+        with suppress(HeadwaterError):  # what can't be read is told by who runs it
+            # Also of a file that another one has followed while nobody ran.
+            rebuilt = changes_between(self.plain, self.plain, self.only).rebuilt
+            self._remove(self._left(self.plain, {*rebuilt, *self.building}))
         self._seen = None if self._applied_since() else stamp(accepted_path(self.engine.pipeline))
         self._owed = False  # what is noted is not what is so: it could not be written
         self._note()
@@ -214,7 +231,9 @@ class FileWatch:
         if one.child is None:
             healing = one.sink in self.losses.healing  # a builder is at work: a sink has one at a time
             due = time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing
-            if due and (one.work is not build or self.may_build(one.sink)):
+            if due and one.work is build and not self.may_build(one.sink):
+                return one.wait()
+            if due:
                 one.attempt += 1
                 self.let_go(one.sink)
                 one.child = self.start(one.work, self.taken, one.sink, self.master)

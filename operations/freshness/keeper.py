@@ -158,8 +158,9 @@ class Keeper:
             self._marks = self._marks.seen(look)
             slot = source.slot()
         except HeadwaterError:  # how the slot is now nobody knows; that it was lost stays so
-            unknown = dict.fromkeys(("slot_there", "slot_active", "slot_retained_bytes", "slot_safe_bytes"))
-            self._source = replace(self._source, **unknown)
+            self._source = replace(
+                self._source, slot_there=None, slot_active=None, slot_retained_bytes=None, slot_safe_bytes=None
+            )
             raise
         self._source = replace(
             self._source,

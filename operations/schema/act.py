@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import Shape
@@ -172,7 +173,8 @@ def _ahead(
     register, found = register_of(pipeline, sink), dict[str, Shape]()
     for generation in map(register.generation, register.written()):
         if generation.started:
-            found |= taken_later(pipeline, generation, evolution.acted)
+            with suppress(HeadwaterError):  # whoever opens it refuses it, and the others go on
+                found |= taken_later(pipeline, generation, evolution.acted)
     return {
         table: taken
         for table, taken in found.items()

@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from cdc.catalogue import Catalogue, Table
+from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape
 from operations.schema.case import Case, cases
 from operations.schema.decide import ALL_ROWS, Verdict
 from operations.state.evolution import Evolution
 from operations.state.folder import register_of
-from operations.state.frozen import read_frozen
+from operations.state.frozen import Frozen, read_frozen
 from operations.state.shapes import known_shapes
 from spark.disk.state import Generation
 
@@ -46,11 +47,10 @@ def left_out(
     register, found = register_of(pipeline, sink), dict[str, Left]()
     idle = shapes.keys() & evolution.acted.keys() - evolution.todo.keys() - {*beside}
     for generation in map(register.generation, register.written()):
-        frozen = read_frozen(generation)
+        frozen = _frozen(generation)
         for table in sorted(idle & frozen.tables.keys() - frozen.refused.keys()):
             known = _then(pipeline, frozen.tables[table], evolution.acted[table])
-            every = cases(pipeline, sink, catalogue, {table: (known, shapes[table])})
-            mine = [(one, case) for one, case in every if one.number == generation.number]
+            mine = _cases(pipeline, generation, catalogue, {table: (known, shapes[table])})
             most = max((case.decision.verdict for _, case in mine), default=Verdict.NOTHING)
             newest = generation.number == register.living() == register.last()
             if most in (Verdict.IN_PLACE, Verdict.READ_AGAIN):
@@ -60,6 +60,23 @@ def left_out(
             before, others = found.get(table, (known, []))
             found[table] = before, [*others, *mine]
     return found
+
+
+def _frozen(generation: Generation) -> Frozen:
+    try:
+        return read_frozen(generation)
+    except HeadwaterError:
+        return Frozen()  # whoever opens it refuses it, and the others go on
+
+
+def _cases(
+    pipeline: Pipeline, generation: Generation, catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
+) -> list[tuple[Generation, Case]]:
+    try:
+        every = list(cases(pipeline, generation.sink, catalogue, changed))
+    except HeadwaterError:
+        return []  # so here
+    return [(one, case) for one, case in every if one.number == generation.number]
 
 
 def _then(pipeline: Pipeline, table: Table, acted: Shape) -> Shape:

@@ -88,8 +88,9 @@ class ShapeWatch:
                 raise
 
     def _look(self, connection: Connection) -> None:
-        began, tables = time.monotonic(), self.pipeline.source.tables
+        # In this order: who asks afterwards is looked for anew, and who asked before has set the file by now.
         asked, self._asked = self._asked, False
+        began, tables = time.monotonic(), self.pipeline.source.tables
         # The print first: what changes after it is found the next time.
         now = fingerprint(connection, tables)
         if now == self._print and not asked:

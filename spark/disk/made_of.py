@@ -97,6 +97,8 @@ def _definition(path: Path) -> Mapping[str, Any]:
         kept: Mapping[str, Any] = json.loads(path.read_text())
     except ValueError as error:
         raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or rebuild the sink") from error
+    if not isinstance(kept, dict):
+        raise StateError(f"{path} can't be read: it is no object", fix="restore it from a copy, or rebuild the sink")
     return kept
 
 

@@ -15,7 +15,7 @@ import pytest
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline, loads
 from operations.edits import file_watch
-from operations.edits.build import build, remove_left
+from operations.edits.build import build, left_behind, remove_left
 from operations.edits.changes import changes_between
 from operations.edits.file_watch import FileWatch
 from operations.edits.pending import pending
@@ -423,6 +423,43 @@ def test_readers_that_were_sent_to_a_file_that_was_taken_back_are_led_back(files
     assert run.children[2].arguments[0] is build and file_status(run.engine.pipeline)["building"] == ["cache"]
 
 
+def test_what_was_begun_for_a_file_that_another_one_followed_while_nobody_ran_goes(files: Files) -> None:
+    """Or that was applied with a key for which `run` is started again."""
+    filled(files.load(), "cache")
+    begun(files, "ready")
+    begun(files, "ready", own=False)
+    note_running(files.load(), this_process(Text("p.yaml", files.text(column="title"), 1.0), building=("cache",)))
+    run = Run(files)
+    run.watch.step()
+    assert [one.arguments[0] for one in run.children] == [remove_left]
+    # What the file wants and the living one is not, is not left over: it was only saved, and never applied.
+    files.path.write_text(files.text(column="other"))
+    saved = Run(files)
+    saved.watch.step()
+    assert saved.children == []
+
+
+def test_what_was_begun_for_a_file_that_named_tables_goes_once_all_are_wanted_again(tmp_path: Path) -> None:
+    """Of a sink of all tables a definition names those that there were, so no other file makes it outdated."""
+    files = Files(tmp_path)
+    whole = files.text().replace("view: w, key_prefix", "tables: all, key_prefix")
+    some = files.text().replace("view: w, key_prefix", "tables: [public.t], key_prefix")
+    every, few = loads(whole, "p.yaml"), loads(some, "p.yaml")
+    register = register_of(every, "other")
+    living = register.generation()
+    (living.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    define(living, every, ["public.t", "public.w"])
+    narrow = register.generation(register.create("sink.tables changed", own=True).number)
+    (narrow.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    define(narrow, few, [])
+    assert left_behind(every, "other", idle=False) == [narrow.number]
+    assert left_behind(few, "other", idle=False) == []
+    wide = register.generation(register.create("a table was altered", own=True).number)
+    (wide.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    define(wide, every, ["public.t", "public.w"])
+    assert left_behind(every, "other", idle=False) == [narrow.number]
+
+
 def test_what_a_person_has_begun_and_what_the_file_asks_for_stays(files: Files, run: Run) -> None:
     begun(files, "ready", own=False)
     begun(files, "ready", column="name")  # as the file says: it differs from Postgres, and waits for a person
@@ -451,12 +488,19 @@ def test_what_is_left_of_an_older_file_is_removed(files: Files, monkeypatch: pyt
     assert removed == gone and kept not in removed
 
 
-def test_what_is_built_waits_until_what_it_needs_was_read(files: Files, run: Run) -> None:
+def test_what_is_built_waits_until_what_it_needs_was_read(
+    files: Files, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was filled of a log that had no values of a column which the file had come to show."""
+    monkeypatch.setattr("operations.edits.file_watch.WAIT_SECONDS", 0.0)
     may = {"cache": False}
     run.watch.may_build = may.__getitem__
     run.apply(files.text(column="title"))
     assert run.watch.step() == [] and run.children == []
+    monkeypatch.setattr("operations.edits.file_watch.TELL_SECONDS", 0.0)
+    (line,) = run.watch.step()
+    assert "waits until rows of tables that it reads are read again" in line
+    assert run.watch.step() == [] and run.children == [], "it is said once"
     may["cache"] = True
     run.watch.step()
     assert len(run.children) == 1

@@ -15,7 +15,7 @@ from operations.schema.act import Acted, act
 from operations.schema.joining import lacking, take_up
 from operations.state.evolution import Evolution
 from operations.state.folder import register_of
-from spark.disk.made_of import as_defined, define
+from spark.disk.made_of import as_defined, define, taken_up
 
 TEXT = """
 version: 1
@@ -125,3 +125,44 @@ def test_one_that_joined_is_kept_as_it_was_defined(tmp_path: Path) -> None:
     assert take_up(pipeline, "cache", told(ALL), "public.c", [])
     generation = register_of(pipeline, "cache").generation(1)
     assert as_defined(pipeline, generation).sinks["cache"].tables == ("public.a", "public.b", "public.c")
+
+
+def test_what_is_built_and_nobody_sees_brings_no_table_and_the_others_are_not_told_of_one_that_they_keep(
+    tmp_path: Path,
+) -> None:
+    """It may be of an older file that named its tables, and goes. The living one's target was not made yet."""
+    pipeline = loaded(tmp_path, "all")
+    filled(pipeline, list(ALL))
+    register = register_of(pipeline, "cache")
+    narrow = register.generation(register.create("sink.tables changed", own=True).number)
+    define(narrow, loaded(tmp_path, "[public.a]"), [])
+    (narrow.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    assert not lacking(pipeline, "cache", told(ALL))
+    assert take_up(pipeline, "cache", told(ALL), "public.b", [])
+    assert taken_up(register.generation(1).folder) == set() and taken_up(narrow.folder) == {"public.b"}
+
+
+@pytest.mark.parametrize("damage", ["definition", "no object", "frozen", "another type"])
+def test_what_can_not_be_read_of_one_sink_does_not_end_the_others(tmp_path: Path, damage: str) -> None:
+    """`run` ended at its start, and at its next look; before, that sink alone was refused."""
+    pipeline = loaded(tmp_path, "all")
+    filled(pipeline, list(ALL))
+    folder = register_of(pipeline, "cache").generation(1).folder
+    match damage:
+        case "definition" | "no object":
+            (folder / "definition.json").write_text("{" if damage == "definition" else "[]")
+        case "frozen":
+            (folder / "frozen.json").write_text("{")
+        case _:
+            pipeline = loads(
+                TEXT.replace("STATE", str(tmp_path))
+                .replace("TABLES", "all")
+                .replace("POLICY", "evolve")
+                .replace("SOURCE", NAMED)
+                .replace('type: redis, url: "redis://127.0.0.1:1"', 'type: elasticsearch, url: "http://127.0.0.1:1"'),
+                "shop.yaml",
+                {},
+            )
+    for sink in ("cache", "lake"):
+        acted = done(pipeline, ALL, Evolution(acted=ALL), sink)
+        assert (acted.said, acted.evolution.todo) == ([], {}), sink

@@ -209,6 +209,15 @@ def named_tables(part: Sink) -> list[str]:
     return [] if part.tables is None or isinstance(part.tables, str) else list(part.tables)
 
 
+def kept_tables(pipeline: Pipeline, generation: Generation) -> list[str]:
+    """The tables that a generation of a sink of whole tables was made to keep, or has come to keep since.
+
+    Raises:
+        StateError: the definition can't be read, or is of another kind of sink than the file's (terminal).
+    """
+    return named_tables(as_defined(pipeline, generation).sinks[generation.sink])
+
+
 def going_on(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> Pipeline:
     """The pipeline with a sink as one of its generations goes on: as it was made, but for tables that are gone and that
     nobody has named. Pure but for the definition's file.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cdc.pipeline import Pipeline, loads
 from cdc.saying import Say
-from operations.opened import named_tables
+from operations.opened import kept_tables
 from operations.state.accepted import Text
 from operations.state.folder import register_of
-from spark.disk.made_of import as_defined, outdated
+from spark.disk.made_of import outdated
 from spark.disk.state import Generation
 
 
@@ -45,7 +45,7 @@ def left_behind(pipeline: Pipeline, sink: str, *, idle: bool) -> list[int]:
     register = register_of(pipeline, sink)
     own = [one for one in register.entries() if one.own]
     cut = {one.number for one in own if one.stage == "retiring"}  # in the middle of its removal
-    begun = [register.generation(one.number) for one in own if one.stage in ("filling", "ready")]
+    begun = [register.generation(one.number) for one in own if one.unseen]
     gone = {it.number for it in begun if outdated(pipeline, it) or (idle and not it.started)}
     gone |= {it.number for it in begun if it.started and _narrower(pipeline, it, register.generation())}
     return sorted(cut | gone)
@@ -55,8 +55,7 @@ def _narrower(pipeline: Pipeline, generation: Generation, living: Generation) ->
     """Whether one of a sink of all tables was begun for a file that named some: the living one keeps others."""
     if pipeline.sinks[generation.sink].tables != "all" or not living.started:
         return False
-    kept, wanted = (set(named_tables(as_defined(pipeline, one).sinks[generation.sink])) for one in (generation, living))
-    return bool(wanted - kept)
+    return not {*kept_tables(pipeline, living)} <= {*kept_tables(pipeline, generation)}
 
 
 def remove_left(say: Say, taken: Text, sink: str, master: str | None) -> None:

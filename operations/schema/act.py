@@ -47,17 +47,27 @@ class Acted:
     said: list[str] = field(default_factory=list)
 
 
+def told_of_names(shapes: Mapping[str, Shape], catalogue: Catalogue) -> dict[str, Shape]:
+    """Shapes that know which of their names other columns bore. Pure.
+
+    Args:
+        shapes: of the tables as they are now.
+        catalogue: the same, with what is known of their columns' names.
+    """
+    tables = catalogue.tables
+    return {name: one.told(tables[name]) if name in tables else one for name, one in shapes.items()}
+
+
 def changed_tables(
-    evolution: Evolution, shapes: Mapping[str, Shape], broken: Collection[str], catalogue: Catalogue
+    evolution: Evolution, shapes: Mapping[str, Shape], broken: Collection[str]
 ) -> dict[str, tuple[Shape, Shape]]:
     """Tables whose shape is another than that which the sinks were brought to: (known, now). Pure.
 
     Args:
         evolution: how far the sinks have followed.
-        shapes: of the tables as they are now.
+        shapes: of the tables as they are now, as ``told_of_names``.
         broken: tables whose changes are missing in their topics: they are mended first, by hand. Not so for one with
             another key, of which the generations that are there can take nothing in any case.
-        catalogue: the tables as they are, with what is known of their columns' names.
     """
     found = {}
     for name, now in shapes.items():
@@ -65,7 +75,7 @@ def changed_tables(
         if known is None or now.alike(known):
             continue
         if name not in broken or other_key(known, now):
-            found[name] = known, now.told(catalogue.tables[name])
+            found[name] = known, now
     return found
 
 
@@ -138,12 +148,11 @@ def act(
         broken: see ``changed_tables``.
         beside: the other sinks of this process: what one of them reads, and this one does not, is left to that one.
     """
-    tables = catalogue.tables
-    shapes = {name: one.told(tables[name]) if name in tables else one for name, one in shapes.items()}
+    shapes = told_of_names(shapes, catalogue)
     unasked = {name for name in shapes if not _asked_for(pipeline, evolution, name)}
     come = shapes.keys() - evolution.acted.keys() - unasked if evolution.acted else set[str]()
     evolution = noted(evolution, shapes, unasked if evolution.acted else ())
-    changed = changed_tables(evolution, shapes, broken, catalogue)
+    changed = changed_tables(evolution, shapes, broken)
     ahead = _ahead(pipeline, sink, evolution, shapes, {*changed, *broken})
     changed |= {table: (evolution.acted[table], shapes[table]) for table in ahead}
     out = Acted(evolution)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views
-from operations.opened import going_on, named_tables, with_table, without_absent
+from operations.opened import going_on, kept_tables, with_table, without_absent
 from operations.state.folder import register_of
 from operations.state.frozen import known_to
-from spark.disk.made_of import add_table, as_defined, note_taken_up
+from spark.disk.made_of import add_table, note_taken_up
 from spark.disk.state import Generation
-
-UNSEEN = ("filling", "ready")
 
 
 def lacking(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
@@ -30,7 +26,7 @@ def lacking(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
     if pipeline.sinks[sink].tables != "all":
         return set()
     # What `run` builds by itself, and nobody sees, may be of an older file, and go.
-    unseen = {one.number for one in register_of(pipeline, sink).entries() if one.own and one.stage in UNSEEN}
+    unseen = {one.number for one in register_of(pipeline, sink).entries() if one.own and one.unseen}
     generations = [one for one in _started(pipeline, sink) if one.number not in unseen]
     try:
         found = set().union(*(_not_kept(pipeline, one, catalogue) for one in generations))
@@ -41,15 +37,11 @@ def lacking(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
 
 
 def _not_kept(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> set[str]:
-    if not catalogue.tables.keys() - {*_named(pipeline, generation)}:
+    if not catalogue.tables.keys() - {*kept_tables(pipeline, generation)}:
         return set()
     known = known_to(pipeline, generation, catalogue)
     views = resolve_views(going_on(pipeline, generation, known), known, generation.sink)
     return catalogue.tables.keys() - {view.table.qualified for view in views}
-
-
-def _named(pipeline: Pipeline, generation: Generation) -> Sequence[str]:
-    return named_tables(as_defined(pipeline, generation).sinks[generation.sink])
 
 
 def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, said: list[str]) -> bool:
@@ -71,7 +63,7 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
         if (error := _unfit(pipeline, generation, catalogue, table)) is not None:
             said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
             return False
-        if table in _named(pipeline, generation):
+        if table in kept_tables(pipeline, generation):
             continue
         if pipeline.sinks[sink].form != "columns":
             note_taken_up(generation, table)

@@ -16,7 +16,7 @@ from connectors.postgres import Connection, connect
 from connectors.tables.partitions import estimated_rows
 from connectors.tables.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost
-from operations.schema.act import changed_tables
+from operations.schema.act import changed_tables, told_of_names
 from operations.schema.case import Case, cases
 from operations.schema.changed import in_words
 from operations.schema.decide import Verdict, together
@@ -72,10 +72,11 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
             else _tried(connection, pipeline, migration)
         )
         told = known_shapes(pipeline).with_newer(shapes)[0].told_to(catalogue)
+        shapes = told_of_names(shapes, told)
         changed: dict[str, tuple[Shape, Shape]] = {}
         found: list[Case] = []
         for sink, one in known.items():
-            mine = changed_tables(one, shapes, (), told)
+            mine = changed_tables(one, shapes, ())
             found += [case for _, case in cases(pipeline, sink, told, mine)]
             changed |= mine
             for table, (was, left) in left_out(pipeline, sink, told, one, shapes, mine).items():

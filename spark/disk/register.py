@@ -53,6 +53,11 @@ class Registered:
     promoted_at: float | None = None
     own: bool = False
 
+    @property
+    def unseen(self) -> bool:
+        """Whether no reader has seen it yet: it is filled, or ready to be shown."""
+        return self.stage in ("filling", "ready")
+
 
 class Register:
     """The register of one sink.

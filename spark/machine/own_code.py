@@ -16,6 +16,9 @@ import pyspark
 # Python's own names: it leaves the working folder out, and looks in these before its own library.
 SAFE, LOOKS_IN = "PYTHONSAFEPATH", "PYTHONPATH"
 SPARK_HOME = "SPARK_HOME"
+# By which PySpark's sessions go to a server of Spark Connect. Left there by somebody's notebook, one of them made every
+# session fail: those servers have no streaming from here, and no way to a session's Java.
+REMOTE = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 def environment() -> dict[str, str]:
@@ -29,6 +32,13 @@ def environment() -> dict[str, str]:
 def pinned_spark() -> dict[str, str]:
     """For Spark's launcher: the Spark that is installed with us, and not another one of this machine."""
     return {SPARK_HOME: str(Path(str(pyspark.__file__)).parent)}
+
+
+def not_remote() -> None:
+    """Let sessions of this process, and of those that it starts, be what they are called: no matter what its environment
+    says of Spark Connect."""
+    for name in REMOTE:
+        os.environ.pop(name, None)
 
 
 def _ahead() -> set[Path]:

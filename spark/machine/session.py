@@ -74,6 +74,7 @@ def build_session(
         ClusterUnavailable: the master does not answer (transient).
         ClusterError: Spark could not be started on it.
     """
+    own_code.not_remote()
     log.parent.mkdir(parents=True, exist_ok=True)
     local, found = cluster.is_local(master), [] if jars is None else find_jars(jars)
     if (other := of_another(found)) is not None:

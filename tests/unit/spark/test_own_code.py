@@ -13,6 +13,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from cdc.errors import ConfigError
 from spark.machine import cluster, own_code, session, startup
 from tests.support.jvms import fake_jdk, jvms, started
 
@@ -49,6 +50,15 @@ def test_spark_is_the_installed_one_and_its_workers_do_not_look_in_the_working_f
     assert started[0]["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
     assert started[0]["PYTHONSAFEPATH"] == "1"
     assert os.environ["SPARK_HOME"] == "/opt/another-spark" and "PYTHONSAFEPATH" not in os.environ
+
+
+def test_no_session_goes_to_a_server_of_spark_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
+    for name in remote:
+        monkeypatch.setenv(name, "sc://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="jars"):
+        session.build_session("one", master="local[1]", jars=tmp_path / "none", log=tmp_path / "log")
+    assert not {*remote} & os.environ.keys()
 
 
 def test_nor_do_those_of_a_cluster() -> None:

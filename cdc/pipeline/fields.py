@@ -42,7 +42,8 @@ TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 QUERY = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 BROKERS = r"^[^\s,/]+:[0-9]{1,5}(\s*,\s*[^\s,/]+:[0-9]{1,5})*$"
 _PORT = r":(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
-_HOST = r"(\[[0-9a-fA-F:.]+\]|[^\s,/:@?\[\]]+)"
+_NAMED = r"[^\s,/:@?\[\]]+"
+_HOST = rf"(\[[0-9a-fA-F:.]+\]|{_NAMED})"
 HTTP = rf"^https?://(\S*@)?{_HOST}({_PORT})?(/\S*)?$"
 # A database that is no number would silently be database 0.
 REDIS = rf"^(rediss?://(\S*@)?{_HOST}({_PORT})?(/[0-9]{{0,4}})?(\?\S*)?|unix://\S+)$"
@@ -55,7 +56,8 @@ PREFIX = r"^[\x21-\x7a\x7c\x7e]{0,100}$"
 SIGNER = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 NAMESPACE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
-MASTER = rf"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://{_HOST}{_PORT}(,{_HOST}{_PORT})*|yarn|k8s://\S+)$"
+# No address in brackets: Spark's own machines find each other over IPv4.
+MASTER = rf"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://{_NAMED}{_PORT}(,{_NAMED}{_PORT})*|yarn|k8s://\S+)$"
 # Of event times; no months, which have no length.
 DURATION = r"^[1-9][0-9]{0,5} (second|minute|hour|day|week)s?$"
 _STRANGE = re.compile(r"[^A-Za-z0-9_.*-]")

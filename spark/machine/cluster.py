@@ -53,7 +53,7 @@ def masters(url: str) -> list[tuple[str, int]]:
     """Hosts and ports of a ``spark://`` URL, which may name several for a master with stand-bys."""
     found = _SPARK_URL.match(url)
     places = found[1].split(",") if found else []
-    return [(host.strip("[]"), int(port)) for host, _, port in (place.rpartition(":") for place in places)]
+    return [(host, int(port)) for host, _, port in (place.rpartition(":") for place in places)]
 
 
 def settings(url: str, archive: str, java_options: str) -> dict[str, str]:

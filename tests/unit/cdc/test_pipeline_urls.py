@@ -55,6 +55,7 @@ def test_these_are_addresses() -> None:
         ("MASTER", "spark://host"),
         ("MASTER", "spark://host:7077/"),
         ("MASTER", "spark://a,b:1"),
+        ("MASTER", "spark://[::1]:7077"),  # which Spark does not reach
     ],
 )
 def test_what_a_client_would_misread_is_refused_with_its_line(place: str, url: str) -> None:

@@ -49,7 +49,6 @@ def _pipeline(folder: Path, master: str) -> Pipeline:
 
 def test_a_master_may_have_stand_bys() -> None:
     assert cluster.masters("spark://a:7077,b:7078") == [("a", 7077), ("b", 7078)]
-    assert cluster.masters("spark://[::1]:7077") == [("::1", 7077)]
     assert cluster.masters("yarn") == []
     assert cluster.is_local("local[4]") and not cluster.is_local("k8s://https://x")
 

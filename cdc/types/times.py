@@ -9,6 +9,7 @@ The limits below tell values from Debezium's stand-ins for infinity: each of tho
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,13 @@ _SNAPSHOT_INFINITY, _SNAPSHOT_MINUS_INFINITY = -622_191_234, -625_821_272
 # datetime's own range, in days and microseconds since 1970.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
+# Of ISO text every third character from the fifth on: what stands between the numbers, with a fraction and without.
+_FRACTION, _WHOLE = "--T::.", "--T::Z"
+_parsed = datetime.fromisoformat
+_INSTANT = re.compile(
+    r"([+-][0-9]{4,9}|[0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})T((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])(?:\.([0-9]+))?Z"
+)
+_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def civil(days: int) -> tuple[int, int, int]:
@@ -130,35 +138,64 @@ def arrow_timestamp(micros: int) -> int | None:
 
 
 def canonical_timestamptz(text: str) -> str:
-    """Canonical text of a timestamptz: UTC, ``Z``, no trailing zeros in the fraction."""
-    if text[-8:] == ".000000Z":
-        text = text[:-8] + "Z"
-    elif "." in text:
-        text = text[:-1].rstrip("0").rstrip(".") + "Z"
-    if text[-1] != "Z":
-        if text in (INFINITY, MINUS_INFINITY):
-            return text
-        raise ValueError(f"{text!r} is not a timestamp in UTC")
-    return _infinite_text(text) if text[0] in "+-" else text
+    """Canonical text of a timestamptz: UTC, ``Z``, microseconds without trailing zeros."""
+    try:
+        found = _parsed(text)  # the parts of all that a datetime holds, and no zone before the Z
+    except ValueError:
+        return _odd_timestamptz(text)
+    form, length = text[4:20:3], len(text)
+    if form == _FRACTION and text[-1] == "Z" and length > 21:
+        micros = found.microsecond
+        if not micros:
+            return text[:19] + "Z"
+        return text if micros % 10 and length == 27 else text[:26].rstrip("Z").rstrip("0") + "Z"
+    if form == _WHOLE and length == 20:
+        return text
+    raise _no_timestamptz(text)
 
 
-def _infinite_text(text: str) -> str:
-    """The same text, or the word for one of java.sql.Timestamp's infinities, which arrays hold."""
-    year = int(text[: text.index("-", 1)])
-    if year > 294_276:
+def _no_timestamptz(text: str) -> ValueError:
+    return ValueError(f"{text[:60]!r} is not a timestamp in UTC")
+
+
+def _odd_timestamptz(text: str) -> str:
+    """The canonical text of what no ``datetime`` holds: ±infinity, far years, and the old calendar's own days.
+
+    Outbox messages give any text as a timestamptz, and one that no clock shows must not reach who computes with it.
+    """
+    if text in (INFINITY, MINUS_INFINITY):
+        return text
+    found = _INSTANT.fullmatch(text)
+    if found is None:
+        raise _no_timestamptz(text)
+    year, month, day, fraction = int(found[1]), int(found[2]), int(found[3]), found[5]
+    if not 1 <= day <= _days_in(year, month):
+        raise _no_timestamptz(text)
+    if year > 294_276:  # one of java.sql.Timestamp's infinities, which arrays hold
         # -infinity's year has lost its sign, but it is not infinity's.
         return MINUS_INFINITY if year < 292_270_000 else INFINITY
-    return text if year >= -4_713 else MINUS_INFINITY
+    if year < -4_713:
+        return MINUS_INFINITY
+    cut = (fraction or "")[:6].rstrip("0")
+    return f"{found[1]}-{found[2]}-{found[3]}T{found[4]}{'.' if cut else ''}{cut}Z"
+
+
+def _days_in(year: int, month: int) -> int:
+    """Of a month, by Java's calendar too: a snapshot reads days of before 1582-10-15 by the older one's leap years."""
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0 or year <= 1582)
+    return 29 if month == 2 and leap else _MONTHS[month - 1]
 
 
 def arrow_timestamptz(text: str) -> datetime | int | None:
     """A timestamptz for Arrow: a naive ``datetime`` in UTC, or microseconds since 1970, or None for ±infinity."""
     try:
-        if text[-1] != "Z":
-            raise ValueError(text)
-        return datetime.fromisoformat(text[:-1])
+        found = _parsed(text[:-1])
     except ValueError:
-        return _far_timestamptz(canonical_timestamptz(text))
+        return _far_timestamptz(_odd_timestamptz(text))
+    form = text[4:20:3]
+    if form == _FRACTION and text[-1] == "Z" and found.tzinfo is None or form == _WHOLE and len(text) == 20:
+        return found
+    raise _no_timestamptz(text)
 
 
 def _far_timestamptz(text: str) -> int | None:

@@ -21,7 +21,7 @@ def moment_number(text: str) -> int | None:
     if hour is None:
         return days
     seconds = ((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)
-    return seconds * 1_000_000 + int((fraction or "").ljust(6, "0"))
+    return seconds * 1_000_000 + int((fraction or "")[:6].ljust(6, "0"))
 
 
 def is_beyond(text: str) -> bool:

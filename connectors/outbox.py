@@ -31,6 +31,9 @@ _KINDS = {
         ("text", "varchar", "bpchar", "citext", "name", "uuid", "enum", "numeric", "timestamptz"), "string"
     ),
 }
+# Of those the ones that not every text fits. The router is told apart: an older one does not know more kinds than these
+# above, and would take such a column for one that no message gives.
+_FORMS = ("numeric", "timestamptz")
 
 
 def router(pipeline: Pipeline, catalogue: Catalogue, transforms: str) -> dict[str, str]:
@@ -61,6 +64,7 @@ def router(pipeline: Pipeline, catalogue: Catalogue, transforms: str) -> dict[st
             "message.prefix": outbox.message_prefix,
             "message.table": outbox.table,
             "message.columns": json.dumps(message_columns(table)),
+            "message.forms": json.dumps(message_forms(table)),
         }
     more = {}
     if outbox.message_prefix is not None:
@@ -76,6 +80,12 @@ def router(pipeline: Pipeline, catalogue: Catalogue, transforms: str) -> dict[st
 def message_columns(table: Table) -> dict[str, str]:
     """Column -> how a message gives its value; "" for one that it can't give."""
     return {column.name: _kind(column) for column in table.columns}
+
+
+def message_forms(table: Table) -> dict[str, str]:
+    """Column -> the form that its text must have in a message, where it must have one."""
+    kinds = {column.name: type_key(column) for column in table.columns if not column.array}
+    return {name: kind for name, kind in kinds.items() if kind in _FORMS}
 
 
 def _kind(column: Column) -> str:

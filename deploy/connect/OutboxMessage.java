@@ -12,10 +12,16 @@ import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
+import java.time.LocalDateTime;
+import java.time.format.DateTimeParseException;
+import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaBuilder;
@@ -30,8 +36,16 @@ import org.apache.kafka.connect.errors.ConnectException;
  */
 final class OutboxMessage {
     private static final int KNOWN_SCHEMAS = 100;
-    // Of a numeric in Postgres; the zeros of 1e999999999 would be a gigabyte.
+    // Of a numeric in Postgres, digits behind the point and before it; the zeros of 1e999999999 would be a gigabyte.
     private static final int LARGEST_SCALE = 16_383;
+    private static final int MOST_DIGITS = 131_072;
+    private static final Set<String> NO_NUMBERS = Set.of("NaN", "Infinity", "-Infinity");
+    private static final Set<String> INFINITE = Set.of("infinity", "-infinity");
+    private static final Pattern MOMENT = Pattern.compile(
+            "((?:[+-][0-9]{4,6}|[0-9]{4})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\\.[0-9]{1,9})?)Z");
+    // Postgres's own first moment and last year.
+    private static final LocalDateTime FIRST = LocalDateTime.of(-4713, 11, 24, 0, 0);
+    private static final int LAST_YEAR = 294_276;
     private static final Charset WHOLE = StandardCharsets.UTF_8;
 
     private final ObjectMapper json = JsonMapper.builder()
@@ -45,6 +59,8 @@ final class OutboxMessage {
     private final String tableName;
     private final List<String> required;
     private final Schema row;
+    // Columns whose text has a form of its own, and which: numeric or timestamptz.
+    private final Map<String, String> checked = new HashMap<>();
     // By the schema of the messages' source, which is one object.
     private final Map<Schema, Schema> envelopes = new IdentityHashMap<>();
 
@@ -53,9 +69,10 @@ final class OutboxMessage {
      * @param table schema.table
      * @param columns of the table: a JSON object, name -> string, json, boolean, int16, int32, int64, float, double; the
      *     type of a column that a message can't give is empty
+     * @param forms of columns of type string, which not every text fits: a JSON object, name -> numeric, timestamptz
      * @param required those without which there is no event
      */
-    OutboxMessage(String prefix, String table, String columns, List<String> required) {
+    OutboxMessage(String prefix, String table, String columns, String forms, List<String> required) {
         this.prefix = prefix;
         this.required = required;
         int dot = table.indexOf('.');
@@ -69,8 +86,9 @@ final class OutboxMessage {
                 Schema kind = kind(one.getValue().asText());
                 made.field(one.getKey(), kind);
             }
+            json.readTree(forms).fields().forEachRemaining(one -> checked.put(one.getKey(), one.getValue().asText()));
         } catch (JsonProcessingException error) {
-            throw new ConnectException("message.columns is not JSON: " + error.getOriginalMessage(), error);
+            throw new ConnectException("message.columns or message.forms is not JSON: " + error.getOriginalMessage(), error);
         }
         row = made.build();
     }
@@ -134,7 +152,7 @@ final class OutboxMessage {
             if (one.getValue().isNull()) {
                 continue;
             }
-            Object put = value(field.schema(), one.getValue());
+            Object put = value(field.schema(), checked.getOrDefault(field.name(), ""), one.getValue());
             // Half a character has no UTF-8: the converter would fail, and the task with it.
             if (put == null || put instanceof String && !WHOLE.newEncoder().canEncode((String) put)) {
                 return null;
@@ -154,17 +172,11 @@ final class OutboxMessage {
         return content == null ? new byte[0] : (byte[]) content;
     }
 
-    /** A value as Debezium has it in a row; null if it is of another type. */
-    private static Object value(Schema schema, JsonNode node) {
+    /** A value as Debezium has it in a row; null if it is of another type, or its column has no such value. */
+    private static Object value(Schema schema, String form, JsonNode node) {
         switch (schema.type()) {
             case STRING:
-                if (schema.name() != null) {
-                    return node.toString(); // JSON in JSON
-                }
-                if (node.isNumber()) {
-                    return digits(node);
-                }
-                return node.isTextual() ? node.asText() : node.isContainerNode() ? node.toString() : null;
+                return schema.name() != null ? node.toString() : text(form, node); // JSON in JSON
             case BOOLEAN:
                 return node.isBoolean() ? node.booleanValue() : null;
             case INT16:
@@ -176,18 +188,64 @@ final class OutboxMessage {
             case INT64:
                 return whole(node) && node.canConvertToLong() ? node.longValue() : null;
             case FLOAT32:
-                return node.isNumber() ? node.floatValue() : null;
+                return fits(node, node.floatValue()) ? node.floatValue() : null;
             case FLOAT64:
-                return node.isNumber() ? node.doubleValue() : null;
+                return fits(node, node.doubleValue()) ? node.doubleValue() : null;
             default:
                 return null;
         }
     }
 
-    /** A number as Postgres prints a numeric: without an exponent, unless it is beyond what a numeric holds. */
-    private static String digits(JsonNode node) {
-        BigDecimal number = node.decimalValue();
-        return Math.abs((long) number.scale()) <= LARGEST_SCALE ? number.toPlainString() : node.asText();
+    /** Whether a number is neither too large for what became of it nor too small, as Postgres has it. */
+    private static boolean fits(JsonNode node, double made) {
+        return node.isNumber() && Double.isFinite(made) && (made != 0 || node.decimalValue().signum() == 0);
+    }
+
+    private static String text(String form, JsonNode node) {
+        switch (form) {
+            case "timestamptz":
+                return node.isTextual() && isMoment(node.asText()) ? node.asText() : null;
+            case "numeric":
+                return node.isNumber() ? digits(node.decimalValue()) : node.isTextual() ? number(node.asText()) : null;
+            default:
+                if (node.isNumber()) {
+                    return digits(node.decimalValue());
+                }
+                return node.isTextual() ? node.asText() : node.isContainerNode() ? node.toString() : null;
+        }
+    }
+
+    private static boolean isMoment(String text) {
+        Matcher found = MOMENT.matcher(text);
+        if (!found.matches()) {
+            return INFINITE.contains(text);
+        }
+        try {
+            LocalDateTime moment = LocalDateTime.parse(found.group(1));
+            return !moment.isBefore(FIRST) && moment.getYear() <= LAST_YEAR;
+        } catch (DateTimeParseException error) {
+            return false;
+        }
+    }
+
+    private static String number(String text) {
+        if (NO_NUMBERS.contains(text)) {
+            return text;
+        }
+        if (text.length() > MOST_DIGITS + LARGEST_SCALE + 2) { // with a sign and a point: longer ones take long to read
+            return null;
+        }
+        try {
+            return digits(new BigDecimal(text));
+        } catch (NumberFormatException error) {
+            return null;
+        }
+    }
+
+    /** A number as Postgres prints a numeric, without an exponent; null if it is beyond what a numeric holds. */
+    private static String digits(BigDecimal number) {
+        long before = (long) number.precision() - number.scale();
+        return number.scale() <= LARGEST_SCALE && before <= MOST_DIGITS ? number.toPlainString() : null;
     }
 
     private static boolean whole(JsonNode node) {

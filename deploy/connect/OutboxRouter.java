@@ -51,7 +51,8 @@ public final class OutboxRouter implements Transformation<SourceRecord> {
                 .define("message.topic", ConfigDef.Type.STRING, "", low, "Topic that Debezium gives messages.")
                 .define("message.prefix", ConfigDef.Type.STRING, "", low, "Which of them are events; none if empty.")
                 .define("message.table", ConfigDef.Type.STRING, "", low, "The table whose rows they stand for.")
-                .define("message.columns", ConfigDef.Type.STRING, "{}", low, "Its columns: JSON, name -> type.");
+                .define("message.columns", ConfigDef.Type.STRING, "{}", low, "Its columns: JSON, name -> type.")
+                .define("message.forms", ConfigDef.Type.STRING, "{}", low, "Of its texts: JSON, name -> form.");
     }
 
     @Override
@@ -74,6 +75,7 @@ public final class OutboxRouter implements Transformation<SourceRecord> {
                         prefix,
                         (String) settings.get("message.table"),
                         (String) settings.get("message.columns"),
+                        (String) settings.get("message.forms"),
                         List.of((String) settings.get("id.column"), type, aggregate));
     }
 

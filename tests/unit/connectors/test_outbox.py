@@ -18,7 +18,7 @@ from cdc.records.debezium_json import Decoder
 from cdc.records.events import EventDecoder
 from cdc.resolve.views import resolve_views, topics_of
 from connectors.debezium import connector_config
-from connectors.outbox import ROUTER, event_topics
+from connectors.outbox import ROUTER, event_topics, message_columns, message_forms
 from connectors.preflight.outbox import column_findings
 from connectors.topics import data_topics
 from operations.run.flows import flow_spec
@@ -146,8 +146,18 @@ def test_messages_are_rows_of_the_table_as_far_as_their_types_allow() -> None:
     assert config["transforms.events.message.prefix"] == "shop"
     assert config["transforms.events.message.topic"] == "shop.message"
     assert config["message.prefix.include.list"] == "shop"
+    assert config["transforms.events.message.forms"] == "{}"
     kinds = orjson.loads(config["transforms.events.message.columns"])
     assert kinds == {"id": "string", "aggregatetype": "string", "aggregateid": "string", "payload": "json", "at": ""}
+
+
+def test_texts_that_have_a_form_are_told_beside_the_kinds_which_an_older_router_knows() -> None:
+    columns = Column("n", "numeric(9,2)", "numeric"), Column("seen", "timestamp with time zone", "timestamptz")
+    more = Column("many", "numeric[]", "numeric", array=True)
+    table = Table("public", "outbox", (*OUTBOX.columns, *columns, more), ("id",))
+    assert message_forms(table) == {"n": "numeric", "seen": "timestamptz"}
+    kinds = message_columns(table)
+    assert (kinds["n"], kinds["seen"], kinds["many"]) == ("string", "string", "")
 
 
 def test_a_table_that_is_no_outbox_is_found_out() -> None:

@@ -127,8 +127,8 @@ final class Happenings {
    * more must find its company complete. Of a threshold earlier ones go first: who can get no more of them is settled.
    */
   void forget(long safe, long within) {
-    all.removeIf(one -> one.at + within <= safe);
-    all.forEach(one -> one.settled |= one.at <= safe);
+    all.removeIf(one -> one.at + within < safe);
+    all.forEach(one -> one.settled |= one.at < safe);
   }
 
   /** How events become bytes. */

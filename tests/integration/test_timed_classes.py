@@ -1,0 +1,46 @@
+"""Windows' and matches' own classes, without a session: which days are one group, and how long events are kept."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deploy import compiled
+from deploy.local.stack import LocalStack
+from deploy.spark import build
+
+PROGRAM = Path(__file__).parents[1] / "support" / "TimedCheck.java"
+CLASSES = ("Timed", "Happenings")
+Check = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
+    """Runs the program."""
+    java, jar = LocalStack().site.jdk.home / "bin", tmp_path_factory.mktemp("timed") / "timed.jar"
+    sources = [PROGRAM, *(source for source in build.SOURCES if source.stem in CLASSES)]
+    compiled.build(str(java / "javac"), sources, [build.spark_jars()], jar)
+
+    def said(*words: str, zone: str = "UTC") -> list[str]:
+        opened = "java.base/sun.util.calendar=ALL-UNNAMED"  # as Spark has it
+        command = [str(java / "java"), "--add-opens", opened, f"-Duser.timezone={zone}"]
+        command += ["-cp", f"{jar}:{build.spark_jars()}/*", "headwater.spark.TimedCheck", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return said
+
+
+def test_a_first_event_is_kept_for_as_long_as_what_follows_it_at_the_last_microsecond_is_taken(check: Check) -> None:
+    """Of two events at the end of the time the second counts too: an earlier one alone would be refused."""
+    assert check("forget", "10", "10") == ["kept 1 settled"]
+    assert check("forget", "11", "10") == ["forgotten"]
+
+
+def test_who_gets_no_earlier_one_any_more_is_settled_and_not_before(check: Check) -> None:
+    assert check("forget", "0", "10") == ["kept 1 open"]
+    assert check("forget", "1", "10") == ["kept 1 settled"]

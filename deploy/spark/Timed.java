@@ -1,6 +1,8 @@
 package headwater.spark;
 
+import java.sql.Date;
 import java.sql.Timestamp;
+import java.time.LocalDate;
 import java.time.LocalDateTime;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
@@ -11,6 +13,7 @@ import java.util.Locale;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -136,12 +139,19 @@ final class Timed {
 
   /**
    * A value's text, which no other value has. That of a moment is in UTC: in the machine's own zone two moments share one when
-   * clocks are set back, and after a start in another zone a group would be another.
+   * clocks are set back, and after a start in another zone a group would be another. A day whose year {@code Date} does not say
+   * (it has four digits and no era) is counted from 1970 on; the others keep the keys that they have in states.
    */
   static String text(Object value) {
-    return value instanceof Timestamp moment
-        ? MOMENT.format(LocalDateTime.ofInstant(moment.toInstant(), ZoneOffset.UTC))
-        : String.valueOf(value);
+    if (value instanceof Timestamp moment) {
+      return MOMENT.format(LocalDateTime.ofInstant(moment.toInstant(), ZoneOffset.UTC));
+    }
+    if (value instanceof Date day) {
+      int days = DateTimeUtils.fromJavaDate(day);
+      int year = LocalDate.ofEpochDay(days).getYear();
+      return year < 1 || year > 9999 ? Integer.toString(days) : day.toString();
+    }
+    return String.valueOf(value);
   }
 
   /** What Spark's watermark is at the most while this row's batch is at work. */

@@ -35,6 +35,14 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
     return said
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_each_day_is_a_group_of_its_own_and_those_of_four_digits_keep_their_names(check: Check, zone: str) -> None:
+    near = ["0001-01-01", "1582-10-04", "1582-10-15", "1970-01-01", "2024-05-01", "9999-12-31"]
+    assert check("days", *near, zone=zone) == near
+    far = check("days", "+12024-05-01", "+22024-05-01", "+10000-01-01", "0000-12-31", "-0043-03-15", zone=zone)
+    assert len({*far, *near}) == len(far) + len(near)
+
+
 def test_a_first_event_is_kept_for_as_long_as_what_follows_it_at_the_last_microsecond_is_taken(check: Check) -> None:
     """Of two events at the end of the time the second counts too: an earlier one alone would be refused."""
     assert check("forget", "10", "10") == ["kept 1 settled"]

@@ -171,11 +171,21 @@ def _answers(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column of ``_tried``."""
     found: list[Any] = []
     for chunk in column.chunks:
-        values = plain(chunk.field("v"))
+        values = _read(chunk.field("v"))
         if chunk.null_count:
             values = [FAILED if bad else value for value, bad in zip(values, chunk.is_null().to_pylist(), strict=True)]
         found += values
     return found
+
+
+def _read(values: pa.Array) -> list[Any]:
+    """The values; ``FAILED`` in the place of one with a text that is not UTF-8: Spark casts any bytes to a string."""
+    try:
+        return plain(values)
+    except UnicodeDecodeError:
+        if len(values) == 1:
+            return [FAILED]
+        return [value for at in range(len(values)) for value in _read(values.slice(at, 1))]
 
 
 def words_of(spark: SparkSession, shape: Shape, row: Mapping[str, Any], expression: str) -> str:
@@ -190,7 +200,7 @@ def words_of(spark: SparkSession, shape: Shape, row: Mapping[str, Any], expressi
         typed.select(F.expr(expression).alias("v")).toArrow()
     except PySparkException as error:
         return str(error).strip().split("\n", maxsplit=1)[0]
-    return ""
+    return "it gives a text that is not UTF-8; hex(…) and base64(…) make a text of bytes"
 
 
 def table_shape(table: Table, expressions: Iterable[str]) -> Shape:

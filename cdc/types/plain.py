@@ -18,11 +18,21 @@ from cdc.types.times import date_text, timestamp_text
 _Made = Callable[[pa.DataType], pa.DataType]
 
 
+class NoText(str):
+    """In the place of a value with a text that is not UTF-8: Spark casts any bytes to a string."""
+
+    __slots__ = ()
+
+
+NO_TEXT = NoText("(a text that is not UTF-8)")
+
+
 def plain_values(array: pa.Array) -> list[Any]:
     """The values of a column, as ``canonical_result`` takes them.
 
     A ``real`` has its shortest digits. Dates and timestamps are Python's own; in a column that has one which Python
-    can't hold, all of them are canonical text. Maps are dicts, the empty one too.
+    can't hold, all of them are canonical text. Maps are dicts, the empty one too. A value that has a text in it which
+    is none is ``NO_TEXT``.
 
     Args:
         array: of any type that Spark or Iceberg gives; timestamps in microseconds.
@@ -30,6 +40,21 @@ def plain_values(array: pa.Array) -> list[Any]:
     digits = _with_digits(array.type)
     if digits is not None:
         array = array.cast(digits[0]).cast(digits[1])
+    try:
+        return _values(array)
+    except UnicodeDecodeError:  # one such row must not end the flow of all the others
+        return [_value(array.slice(at, 1)) for at in range(len(array))]
+
+
+def _value(one: pa.Array) -> Any:
+    """The only value of an array."""
+    try:
+        return _values(one)[0]
+    except UnicodeDecodeError:
+        return NO_TEXT
+
+
+def _values(array: pa.Array) -> list[Any]:
     try:
         values: list[Any] = array.to_pylist(maps_as_pydicts="lossy")
     except OverflowError:

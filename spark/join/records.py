@@ -19,7 +19,7 @@ from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
 from cdc.records.change import Change, Op
 from cdc.types import REFUSALS, canonical_result
-from cdc.types.plain import plain_values
+from cdc.types.plain import NO_TEXT, plain_values
 from spark.join.timely import Timely
 from spark.reading.computed import SEEN_CHARS, VALUE
 from spark.reading.spec import FlowSpec
@@ -154,7 +154,7 @@ class RecordReader:
         names = self._computed[change.table]
         if change.op in (Op.DELETE, Op.TOMBSTONE) or change.after is None or not any(names):
             return [], None
-        held = [None if name is None else columns[name][at] for name in names]
+        held = [None if name is None or columns[name][at] is NO_TEXT else columns[name][at] for name in names]
         failed = [number for number, name in enumerate(names) if name is not None and held[number] is None]
         values = [None if one is None else canonical_result(one[VALUE]) for one in held]
         return values, self._failure(change, failed) if failed else None

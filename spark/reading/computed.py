@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cdc.types.plain import plain_values
+from cdc.types.plain import NO_TEXT, plain_values
 from cdc.view import View
 
 FIELD, WHERE = "__f_", "__where"
@@ -72,4 +72,7 @@ class Results:
             return Failure(reason(self._view, failed["columns"], failed["seen"]))
         if self._where is not None and self._where[at] is not True:
             return None
-        return {name: values[at] for name, values in self._fields.items()}
+        found = {name: values[at] for name, values in self._fields.items()}
+        if NO_TEXT in found.values() and (bad := [name for name, value in found.items() if value is NO_TEXT]):
+            return Failure(reason(self._view, [FIELD + name for name in bad], None))
+        return found

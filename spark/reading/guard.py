@@ -7,11 +7,13 @@ everywhere else. docs/decisions/expressions.md says why this and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 
 from cdc.join.expressions import mentions, quoted
 from cdc.view import View
@@ -40,7 +42,8 @@ def guarded(value: Column, present: Column) -> Column:
 def with_computed(frame: DataFrame, view: View, present: Column) -> DataFrame:
     """A frame of rows with the value of each expression beside them, and ``FAILED``.
 
-    Where the condition leaves a row out, what its fields are does not matter: then nothing has failed.
+    Where the condition leaves a row out, what its fields are does not matter: then nothing has failed. A text that is
+    not UTF-8 has: Spark casts any bytes to a string, and no sink and no Python can hold it.
 
     Args:
         frame: with the columns of ``view.spark_schema``.
@@ -49,15 +52,48 @@ def with_computed(frame: DataFrame, view: View, present: Column) -> DataFrame:
     """
     said = expressions_of(view)
     tried = [guarded(F.expr(text), present).alias(_GUARDED + name) for name, (_, text) in said.items()]
-    bad = {name: F.col(quoted(_GUARDED + name)).isNull() for name in said}
+    kinds, own = frame.select(*(F.expr(text) for _, text in said.values())).schema, frame.columns
+    bad = {
+        name: _is_bad(name, texts=has_text(kind.dataType) and text not in own)
+        for (name, (_, text)), kind in zip(said.items(), kinds, strict=True)
+    }
     any_bad = reduce(Column.__or__, bad.values())
     if view.where:
         any_bad = any_bad & (bad[WHERE] | F.coalesce(_value(WHERE), F.lit(False)))
     columns = F.array_compact(F.array(*(F.when(is_bad, F.lit(name)) for name, is_bad in bad.items())))
     told = F.struct(F.when(present, columns).alias("columns"), _seen(view).alias("seen"))
-    values = [_value(name).alias(name) for name in said]
-    kept = [F.col(quoted(name)) for name in frame.columns]
+    values = [F.when(~bad[name], _value(name)).alias(name) for name in said]
+    kept = [F.col(quoted(name)) for name in own]
     return frame.select("*", *tried).select(*kept, *values, F.when(present & any_bad, told).alias(FAILED))
+
+
+def has_text(kind: T.DataType) -> bool:
+    """Whether a cast to a string tells if the texts in a value are UTF-8: it has some, and no bytes beside them. Pure.
+
+    A value that has both is left to ``cdc.types.plain``.
+    """
+    plain = list(_plain_types(kind))
+    return any(isinstance(one, T.StringType) for one in plain) and T.BinaryType() not in plain
+
+
+def _plain_types(kind: T.DataType) -> Iterator[T.DataType]:
+    if isinstance(kind, T.ArrayType):
+        yield from _plain_types(kind.elementType)
+    elif isinstance(kind, T.MapType):
+        yield from _plain_types(kind.keyType)
+        yield from _plain_types(kind.valueType)
+    elif isinstance(kind, T.StructType):
+        for field in kind.fields:
+            yield from _plain_types(field.dataType)
+    else:
+        yield kind
+
+
+def _is_bad(name: str, *, texts: bool) -> Column:
+    failed = F.col(quoted(_GUARDED + name)).isNull()
+    if not texts:
+        return failed
+    return failed | ~F.coalesce(F.is_valid_utf8(_value(name).cast("string")), F.lit(True))
 
 
 def _value(name: str) -> Column:

@@ -193,7 +193,7 @@ def arrow_timestamptz(text: str) -> datetime | int | None:
     except ValueError:
         return _far_timestamptz(_odd_timestamptz(text))
     form = text[4:20:3]
-    if form == _FRACTION and text[-1] == "Z" and found.tzinfo is None or form == _WHOLE and len(text) == 20:
+    if (form == _FRACTION and text[-1] == "Z" and found.tzinfo is None) or (form == _WHOLE and len(text) == 20):
         return found
     raise _no_timestamptz(text)
 

@@ -5,6 +5,7 @@ As spark/events/windows.py, with Matches.java in the middle. docs/decisions/wind
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +20,8 @@ from spark.events.kept import Open, documents_of
 from spark.events.measures import empty_frame, type_of
 from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
-from spark.reading.expressions import AS_TEXT, Refuse, unplaced, unwritten
+from spark.reading.expressions import AS_HEX, AS_TEXT, Refuse, unplaced, unwritten
+from spark.reading.guard import whole
 from spark.running import Query
 
 
@@ -46,7 +48,9 @@ def _fields(empty: DataFrame, view: MatchView, part: str, kind: Kind, refuse: Re
     if known != T.BooleanType():
         what = f"view {view.name}: `{part}.where: {kind.where}` must be true or false for an event"
         raise refuse(("match", part, "where"), what, "compare something: `type = 'searched'`")
-    type_of(empty, view, ("match", part, "key"), kind.key, refuse, f"{part}.key")
+    if isinstance(type_of(empty, view, ("match", part, "key"), kind.key, refuse, f"{part}.key"), T.BinaryType):
+        what = f"view {view.name}: `{part}.key: {kind.key}` is a binary, by which nothing is found"
+        raise refuse(("match", part, "key"), what, AS_HEX)
     found = {}
     for name, said in kind.fields.items():
         path, shown = ("match", part, "fields", name), f"{part}.fields.{name}"
@@ -63,7 +67,8 @@ def matches(spark: SparkSession, events: DataFrame, view: MatchView) -> DataFram
     Raises:
         ConfigError: the session lacks our own classes (terminal).
     """
-    parts = [*_computed(view.first), *_computed(view.then or Kind("false", "CAST(NULL AS string)"))]
+    kinds = (view.first, view.then or Kind("false", "CAST(NULL AS string)"))
+    parts = [part for kind in kinds for part in _computed(kind, _types(events, kind))]
     given, jvm = given_events(events, parts), spark._jvm
     ours: Any = jvm.headwater.spark.Matches if jvm is not None else None
     with with_own_classes(view):
@@ -72,16 +77,24 @@ def matches(spark: SparkSession, events: DataFrame, view: MatchView) -> DataFram
     return DataFrame(made, spark).select("*", state).drop("value")
 
 
-def _computed(kind: Kind) -> list[str]:
+def _types(events: DataFrame, kind: Kind) -> list[T.DataType]:
+    """Of its fields."""
+    if not kind.fields:
+        return []
+    return [field.dataType for field in events.select(*map(F.expr, kind.fields.values())).schema]
+
+
+def _computed(kind: Kind, types: Sequence[T.DataType]) -> list[str]:
     # A field that is computed of an event that is none of these may fail there, and shall not.
     fields = ", ".join(
-        f"CASE WHEN ({kind.where}) THEN ({said}) END AS {quoted(name)}" for name, said in kind.fields.items()
+        f"CASE WHEN ({kind.where}) THEN {whole(f'({said})', type_)} END AS {quoted(name)}"
+        for (name, said), type_ in zip(kind.fields.items(), types, strict=True)
     )
     # Spark keeps no struct without fields.
     struct = f"struct({fields})" if fields else "struct(true AS `__`)"
     return [
         f"coalesce(({kind.where}), false)",
-        f"CASE WHEN ({kind.where}) THEN CAST(({kind.key}) AS string) END",
+        f"CASE WHEN ({kind.where}) THEN {whole(f'CAST(({kind.key}) AS string)', T.StringType())} END",
         struct,
     ]
 

@@ -23,7 +23,8 @@ from spark.events.kept import Open, documents_of
 from spark.events.measures import AVERAGE, Plan, empty_frame, planned, type_of
 from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
-from spark.reading.expressions import Refuse, unplaced
+from spark.reading.expressions import Refuse, text_of, unplaced
+from spark.reading.guard import whole
 from spark.running import Query
 from spark.write import OWN
 
@@ -46,7 +47,7 @@ def analyse_windows(spark: SparkSession, view: WindowView, refuse: Refuse = unpl
         kind = type_of(empty, view, ("window", "by", name), said, refuse, name)
         if not isinstance(kind, _GROUPS):
             what = f"view {view.name}: `{name}: {said}` is a {kind.simpleString()}, by which nothing is grouped"
-            raise refuse(("window", "by", name), what, "cast it: cast(… AS string)")
+            raise refuse(("window", "by", name), what, text_of(kind))
         state[name] = kind.simpleString()
     state |= {"window_start": "timestamp", "window_end": "timestamp"}
     for name, plan in planned(spark, view, partial(_measure_refused, view, refuse)).items():
@@ -78,11 +79,7 @@ def windows(spark: SparkSession, events: DataFrame, view: WindowView) -> DataFra
         ConfigError: the session lacks our own classes (terminal).
     """
     plans = planned(spark, view, partial(_measure_refused, view, unplaced))
-    kept = "true" if view.condition is None else f"coalesce(CAST(({view.condition}) AS boolean), false)"
-    parts = [kept, *(f"({said}) AS {quoted(name)}" for name, said in view.by.items())]
-    inputs = [said for plan in plans.values() for said in plan.inputs]
-    parts += [f"({said}) AS `__{at}`" for at, said in enumerate(inputs)]
-    given = given_events(events, parts)
+    given = given_events(events, _parts(view, plans))
     jvm: Any = spark._jvm
     kinds = [kind for plan in plans.values() for kind in plan.kinds]
     groupings = [[list(view.by).index(name) for name in names] for names in view.groupings]
@@ -95,6 +92,16 @@ def windows(spark: SparkSession, events: DataFrame, view: WindowView) -> DataFra
     frame = DataFrame(made, spark)
     state = F.when(F.col("value").isNotNull(), F.expr(_told(view, plans))).alias("state")
     return frame.select(*OWN, "failed", "gone", state)
+
+
+def _parts(view: WindowView, plans: dict[str, Plan]) -> list[str]:
+    """Spark SQL of what Windows.java is given of an event: whether it counts, its groups, what is measured."""
+    parts = ["true" if view.condition is None else f"coalesce(CAST(({view.condition}) AS boolean), false)"]
+    for name, said in view.by.items():
+        text = view.state[name].startswith("string")
+        parts.append(f"{whole(f'({said})', T.StringType()) if text else f'({said})'} AS {quoted(name)}")
+    inputs = [said for plan in plans.values() for said in plan.inputs]
+    return parts + [f"({said}) AS `__{at}`" for at, said in enumerate(inputs)]
 
 
 def _told(view: WindowView, plans: dict[str, Plan]) -> str:

@@ -21,9 +21,7 @@ SECOND_COMPILER = (
 # so does a small beginning: Java's own is a 64th of the machine's memory, which a pipeline at rest never gives back.
 # A day goes through a Spark Row as midnight in Java's own zone, which some days of some zones do not have: it would
 # come out as the next one. (The session's zone is another setting, below.)
-JAVA_OPTIONS = (
-    f"-Xss4m -Xms128m -XX:+UseSerialGC {SECOND_COMPILER} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
-)
+JAVA_OPTIONS = f"-Xss4m -Xms128m -XX:+UseSerialGC {SECOND_COMPILER} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
 
 _DRIVER_JAVA = "spark.driver.extraJavaOptions"
 

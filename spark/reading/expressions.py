@@ -60,6 +60,7 @@ WAYS_OUT = {
 }
 CONDITION = "compare something: `price > 0`, `name IS NOT NULL`"
 AS_TEXT = "cast it: cast(… AS string); a column of type interval is text already"
+AS_HEX = "make a text of it: hex(…); a cast keeps bytes that are no text"
 STEADY = "let the database write it into a column; what depends on the time belongs into the query of readers"
 
 
@@ -130,6 +131,11 @@ def unwritten(kind: T.DataType, path: str) -> str:  # noqa: PLR0911 (one return 
     if isinstance(kind, T.StructType):
         return next(filter(None, (unwritten(field.dataType, f"{path}.{field.name}") for field in kind.fields)), "")
     return ""
+
+
+def text_of(kind: T.DataType) -> str:
+    """The way out where a value has to be a text. Pure."""
+    return AS_HEX if isinstance(kind, T.BinaryType) else "cast it: cast(… AS string)"
 
 
 def no_condition(where: str) -> str:

@@ -79,3 +79,19 @@ def test_a_column_in_postgres_quotes_is_refused_of_a_file_and_not_of_what_runs(
 def test_a_sum_that_spark_itself_does_not_take_is_told_as_any_other_fault_of_the_file(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match=r"`n: sum\(rand\(\)\)` can't be measured: .*NONDETERMINISTIC"):
         analyse_stateful(spark, replace(WINDOW, measures={"n": Measure("sum", "rand()")}))
+
+
+@pytest.mark.parametrize(
+    ("view", "what"),
+    [
+        (replace(WINDOW, by={"about": "unhex(type)"}), "about: unhex"),
+        (replace(WINDOW, measures={"n": Measure("approx_count_distinct", "unhex(type)")}), "n: approx_count_distinct"),
+        (replace(MATCH, first=Kind("true", "unhex(type)", {})), "first.key: unhex"),
+        (replace(MATCH, then=Kind("true", "unhex(type)", {})), "then.key: unhex"),
+    ],
+)
+def test_bytes_are_no_group_and_no_key(spark: SparkSession, view: StatefulView, what: str) -> None:
+    """Java's text of them is not their own: different ones would be one."""
+    with pytest.raises(ConfigError, match="binary") as refused:
+        analyse_stateful(spark, view)
+    assert what in str(refused.value) and "hex(" in f"{refused.value} {refused.value.fix}"

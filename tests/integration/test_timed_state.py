@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.timed import MatchView, Measure, WindowView, micros_of
+from cdc.timed import Kind, MatchView, Measure, WindowView, micros_of
 from spark.events.matches import analyse_matches, matches
 from spark.events.stateful import begin_stateful
 from spark.events.timed import AGAIN, AT, CLOCK, SAFE, timed_schema
@@ -334,3 +334,17 @@ def test_moments_that_a_zone_calls_alike_are_two_groups(spark: SparkSession, kee
         assert keys == ["2026-10-25 00:30:00.0", "2026-10-25 01:30:00.0"]
     finally:
         zone.setDefault(before)
+
+
+@pytest.mark.parametrize("made", ["window", "match"])
+def test_an_event_of_which_a_text_is_none_is_a_letter_and_no_part_of_anothers_group(keep: Any, made: str) -> None:
+    """Java would say U+FFFD of all of them, and take different ones for one."""
+    text = "cast(unhex(aggregateid) as string)"
+    grouped = replace(VIEWS["session"], by={"about": text}, measures={"n": Measure("count", "*")})
+    kept = keep(grouped if made == "window" else replace(MATCHES["all"], first=Kind("true", text), then=None, count=1))
+    kept.feed(event("C0A80105", 1, 1), event("C1A90105", 2, 2), event("41", 3, 3))
+    letters = [row for row in kept.told() if row.failed]
+    assert sorted(row.id for row in letters) == ["C0A80105/1", "C1A90105/2"]
+    assert all(row.failed.startswith("Spark could not compute") for row in letters)
+    (shown,) = [row.state for row in kept.told() if not row.failed]
+    assert (shown.about if made == "window" else shown.key) == "A"

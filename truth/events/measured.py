@@ -246,6 +246,8 @@ class Plan:
 def _asked(measure: Measure) -> str:
     if measure.value == "*":
         return "1"
+    if measure.function == "count":
+        return f"CASE WHEN ({measure.value}) IS NOT NULL THEN 1 END"
     cast = {"approx_count_distinct": "string", "percentile": "double"}.get(measure.function)
     return f"CAST(({measure.value}) AS {cast})" if cast else f"({measure.value})"
 

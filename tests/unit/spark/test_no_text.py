@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import types as T
 
 from cdc.catalogue import Column, Table
 from cdc.join.tree import Aggregate, Node

@@ -30,7 +30,7 @@ from tests.support.local import ready
 from tests.support.migrating import Migrating
 from tests.support.serving import running_app, serving
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=2, each=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=2)]
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 PRODUCTS = """

@@ -105,19 +105,19 @@ class Waits:
             self._stop.wait(IDLE_SECONDS)
         self.close()
 
-    def begin(self, wait: Wait) -> Wait:
-        """Somebody waits from now on.
+    def begin(self, waits: Sequence[Wait]) -> Sequence[Wait]:
+        """Somebody waits from now on; for several writes that are looked for together, so that they share refreshes.
 
         Raises:
             TooManyWaits: too many do (transient).
         """
         with self._lock:
             self._open = [one for one in self._open if not one.ended.done()]
-            if len(self._open) >= MOST_WAITS:
+            if len(self._open) + len(waits) > MOST_WAITS:
                 raise TooManyWaits(f"{MOST_WAITS:,} waits are open", fix="wait for fewer at once; try again later")
-            self._open.append(wait)
+            self._open += waits
         self._awake()
-        return wait
+        return waits
 
     def give_up(self, wait: Wait) -> Answer:
         """Its time is over: the answer as far as it has come."""
@@ -185,7 +185,7 @@ class Waits:
         wait = Wait(None, sinks, views, search)
         if mark is not None and mark.at <= now:
             wait.lsn, wait.entry, wait.history = mark.lsn, mark.entry, marks.history
-        return self.begin(wait)
+        return self.begin([wait])[0]
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 

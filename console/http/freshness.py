@@ -19,6 +19,9 @@ from operations.freshness.wait import Wait
 
 # Who waits longer holds a connection that somebody between may have closed long ago.
 LONGEST_MS = 60_000
+# "Is it visible now?" takes a moment to know: the database and the slot are asked, an index is refreshed. Less than the
+# second that headwater-client waits longer than it lets a server wait.
+NOW_SECONDS = 0.75
 # Who asks first how old a sink is begins the look, and waits for it so long; looked for that often.
 FIRST_SECONDS, LOOK_SECONDS = 2.5, 0.1
 
@@ -45,7 +48,12 @@ class WaitRequest(BaseModel):
     max_staleness_ms: int | None = Field(
         default=None, ge=0, description="Instead of a token: enough if what readers see is at most this old."
     )
-    timeout_ms: int = Field(default=2_000, ge=0, le=LONGEST_MS, description="Then `timeout` is answered.")
+    timeout_ms: int = Field(
+        default=2_000,
+        ge=0,
+        le=LONGEST_MS,
+        description="Then `timeout` is answered; 0: as soon as it is known whether it is visible now.",
+    )
 
 
 @router.post("/v1/wait")
@@ -58,12 +66,13 @@ async def wait(body: WaitRequest, asked: Asked) -> dict[str, Any]:
     sinks = known_sinks(pipeline, body.sinks)
     views = known_views(pipeline, sinks, body.views)
     tokens = [parse_token(one) for one in ([] if body.token is None else [body.token]) + body.tokens]
-    search, until = body.found_by == "search", time.monotonic() + body.timeout_ms / 1000
+    search, now = body.found_by == "search", body.timeout_ms == 0
+    until = time.monotonic() + (NOW_SECONDS if now else body.timeout_ms / 1000)
     if not tokens and body.max_staleness_ms is not None:
         begun = [waits.fresh(sinks, views, body.max_staleness_ms / 1000, search=search)]
     else:
         begun = waits.begin([Wait(token, sinks, views, search) for token in tokens or [None]])
-    told = [asyncio.wrap_future(one.ended) for one in begun]
+    told = [asyncio.wrap_future(one.known if now else one.ended) for one in begun]
     try:
         await asyncio.wait(told, timeout=max(until - time.monotonic(), 0.0))
     finally:  # also when who asked has gone

@@ -219,7 +219,7 @@ class Waits:
                     _log.exception("a look for those who wait failed", extra={"pipeline": self.pipeline.name})
                 pause = AWAY_SECONDS
                 for wait in waiting:
-                    wait.trouble = (
+                    wait.stop_at(
                         error.what if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
                     )
             if waiting:
@@ -259,7 +259,7 @@ class Waits:
         early = [wait for wait in waiting if wait.lsn is not None and wait.entry is None]
         if confirmed is None or confirmed > look.standing.insert_lsn:
             for wait in early:
-                wait.trouble = f"slot {self.pipeline.source.slot} is gone, or of another history of the database"
+                wait.stop_at(f"slot {self.pipeline.source.slot} is gone, or of another history of the database")
             return
         reached = [wait for wait in early if wait.lsn is not None and wait.lsn <= confirmed]
         if reached or self.marks.wanting(confirmed):

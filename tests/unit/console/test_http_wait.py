@@ -1,4 +1,5 @@
-"""`/v1/wait` with a source, a sink and an index that answer as told: several writes at once."""
+"""`/v1/wait` with a source, a sink and an index that answer as told: several writes at once, and whether one is visible
+now."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from cdc.pipeline import Pipeline
 from cdc.token import History
 from connectors.database.write_tokens import Standing
 from connectors.ledger import LedgerEntry
+from console.http import freshness
 from operations.freshness.log import Look
 from operations.freshness.place import FlowSeen, Seen
 from operations.freshness.refresh import REFRESH_SECONDS, Refresher
@@ -122,3 +124,36 @@ def test_a_bad_one_of_several_is_refused(asking: TestClient) -> None:
     for tokens, code in ((["x1"], "bad-token"), (["x" * 500], "config"), ([COMMITTED] * 65, "config")):
         answer = asking.post("/v1/wait", json={"token": COMMITTED, "tokens": tokens})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+
+
+def test_what_is_visible_now_is_said_to_be(asking: TestClient, world: World) -> None:
+    """It was answered before anybody had looked: a timeout, always."""
+    asks: list[dict[str, Any]] = [{"token": COMMITTED}, {"max_staleness_ms": 5_000}, {}]
+    for asked in asks:
+        world.confirmed = 50
+        answer, took = wait(asking, **asked, timeout_ms=0)
+        assert answer["state"] == "visible" and took < 3, asked
+    answer, _ = wait(asking, token=COMMITTED, tokens=[COMMITTED], timeout_ms=0)
+    assert answer["state"] == "visible"
+
+
+def test_what_is_not_visible_now_is_said_not_to_be_in_a_moment(
+    asking: TestClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.applied = 9
+    answer, took = wait(asking, token=COMMITTED, timeout_ms=0)
+    assert (answer["state"], answer["sinks"]["search"]["behind"]) == ("timeout", 1)
+    assert freshness.NOW_SECONDS <= took < 3
+    # What is in its way is not waited for.
+    monkeypatch.setattr(freshness, "NOW_SECONDS", 20.0)
+    world.state = "failed"
+    answer, took = wait(asking, token=COMMITTED, timeout_ms=0)
+    assert answer["sinks"]["search"]["reason"] == "flow main is failed" and took < 5
+    answer, took = wait(asking, token=OPEN, timeout_ms=0)
+    assert answer["reason"] == "the transaction is in progress" and took < 5
+    world.confirmed = 200
+    answer, took = wait(asking, token=COMMITTED, timeout_ms=0)
+    assert "is gone" in answer["reason"] and took < 5
+    world.away = True
+    answer, took = wait(asking, token=COMMITTED, timeout_ms=0)
+    assert answer["reason"] == "Postgres does not answer" and took < 5

@@ -7,13 +7,17 @@ all the same.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import http.client
 import json
+import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -30,6 +34,8 @@ NO_ANSWER = "no-answer"
 # The codes of a server that does not know of several writes in one question, or can't read one of them: each is asked
 # for by itself then, as what is wrong with one says nothing of the others.
 _ONE_BY_ONE = ("config", "bad-token")
+# Coroutines' waits at once.
+_AT_ONCE = 64
 DEFAULT_URL = "http://127.0.0.1:8470"
 
 
@@ -142,9 +148,26 @@ class Headwater:
         asked = {"max_staleness_ms": int(seconds * 1000), "sinks": [*sinks], "views": [*views]}
         return self._wait(asked, until)[0][0]
 
-    async def wait_async(self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), **more: Any) -> Answer:
-        """As ``wait``, for coroutines: another thread waits."""
-        return await asyncio.to_thread(self.wait, token, sinks, **more)
+    async def wait_async(
+        self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), *, timeout: float | None = None, **more: Any
+    ) -> Answer:
+        """As ``wait``, for coroutines: another thread waits. Answered in time also where none is free."""
+        if not _tokens(token):
+            return self.wait(token, sinks, **more)
+        began, seconds = time.monotonic(), self._seconds(timeout)
+
+        def wait() -> Answer:
+            left = max(began + seconds - time.monotonic(), 0.0)
+            return self.wait(token, sinks, timeout=left, **more)
+
+        context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
+        waiting = asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), context.run, wait)
+        try:
+            await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
+            answer = waiting.result() if waiting.done() else _silent()
+        finally:
+            waiting.cancel()  # one that has not begun need not any more
+        return replace(answer, seconds=time.monotonic() - began)
 
     def age(self, sink: str) -> Age:
         """How old what a sink's readers see is."""
@@ -201,6 +224,13 @@ def _tokens(token: str | Sequence[str] | None) -> Sequence[str]:
     if token is None:
         return ()
     return (token,) if isinstance(token, str) else token
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Where coroutines' waits wait: what else an application has threads do is not held up. Those of a process are not
+    there in one that was forked from it."""
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="headwater-wait")
 
 
 def _silent() -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -145,3 +146,60 @@ def test_an_older_server_that_falls_silent_costs_no_more(monkeypatch: pytest.Mon
         answer = Headwater(url).wait(WRITES, timeout=0.2)
         took = time.monotonic() - began
     assert (answer.state, answer.code) == ("unknown", "no-answer") and took < 1.4
+
+
+# -- coroutines --------------------------------------------------------------------------------------------------------
+
+
+def test_a_coroutine_is_answered_in_time_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stood in line for the loop's few threads, and each one's time began at the head of it."""
+    monkeypatch.setattr(of_waiting, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(of_waiting, "_AT_ONCE", 4)
+    of_waiting._threads.cache_clear()
+
+    async def one(headwater: Headwater) -> tuple[float, float, str, str | None]:
+        began = time.monotonic()
+        answer = await headwater.wait_async("x", ["search"], timeout=0.3)
+        return time.monotonic() - began, answer.seconds, answer.state, answer.code
+
+    async def application(url: str) -> tuple[list[Any], float, Any]:
+        headwater = Headwater(url)
+        waits = asyncio.gather(*(one(headwater) for _ in range(24)))
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        await asyncio.to_thread(lambda: None)  # the application's own work
+        other = time.monotonic() - began
+        nothing = await headwater.wait_async(None)
+        return await waits, other, nothing
+
+    try:
+        with silent() as url:
+            waits, other, nothing = asyncio.run(application(url))
+    finally:
+        of_waiting._threads.cache_clear()
+    assert {(state, code) for _, _, state, code in waits} == {("unknown", "no-answer")}
+    assert max(took for took, *_ in waits) < 1.5
+    assert max(abs(took - said) for took, said, *_ in waits) < 0.1, "it says how long it took"
+    assert other < 1.0
+    assert nothing.state == "visible", "there is nothing to wait for, nor in line for"
+
+
+def test_a_coroutine_that_had_to_stand_in_line_waits_as_long_as_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_waiting, "_AT_ONCE", 1)
+    of_waiting._threads.cache_clear()
+
+    def answers(asked: dict[str, Any]) -> tuple[int, Any]:
+        time.sleep(0.5)
+        return today(asked)
+
+    async def application(url: str) -> Any:
+        headwater = Headwater(url, timeout=5)
+        return await asyncio.gather(*(headwater.wait_async("a") for _ in range(2)))
+
+    try:
+        with answering(answers) as (url, asked):
+            answered = asyncio.run(application(url))
+    finally:
+        of_waiting._threads.cache_clear()
+    assert all(answered) and max(answer.seconds for answer in answered) > 0.9
+    assert min(one["timeout_ms"] for one in asked) < 4_600 < max(one["timeout_ms"] for one in asked)

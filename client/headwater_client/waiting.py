@@ -141,12 +141,18 @@ class Headwater:
         return replace(worst, seconds=time.monotonic() - began, settled=tuple(settled))
 
     def wait_for_age(
-        self, seconds: float, sinks: Sequence[str] = (), *, views: Sequence[str] = (), timeout: float | None = None
+        self,
+        seconds: float,
+        sinks: Sequence[str] = (),
+        *,
+        views: Sequence[str] = (),
+        found_by: str = "search",
+        timeout: float | None = None,
     ) -> Answer:
         """Wait until what readers see is at most so old; arguments as ``wait``."""
         until = time.monotonic() + self._seconds(timeout)
-        asked = {"max_staleness_ms": int(seconds * 1000), "sinks": [*sinks], "views": [*views]}
-        return self._wait(asked, until)[0][0]
+        age = {"max_staleness_ms": int(seconds * 1000)}
+        return self._wait({**age, "sinks": [*sinks], "views": [*views], "found_by": found_by}, until)[0][0]
 
     async def wait_async(
         self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), *, timeout: float | None = None, **more: Any

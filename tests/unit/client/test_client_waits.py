@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from headwater_client import Headwater, at_least_as_fresh
+from headwater_client import Headwater, at_least_as_fresh, max_staleness
 from headwater_client import waiting as of_waiting
 
 # The server that answers: a question in, a status and an answer out.
@@ -203,3 +203,14 @@ def test_a_coroutine_that_had_to_stand_in_line_waits_as_long_as_is_left(monkeypa
         of_waiting._threads.cache_clear()
     assert all(answered) and max(answer.seconds for answer in answered) > 0.9
     assert min(one["timeout_ms"] for one in asked) < 4_600 < max(one["timeout_ms"] for one in asked)
+
+
+# -- ages --------------------------------------------------------------------------------------------------------------
+
+
+def test_who_reads_what_is_of_an_age_may_say_by_which_reading() -> None:
+    """It was a TypeError."""
+    with answering(lambda _: (200, of("visible"))) as (url, asked):
+        assert max_staleness(5).wait(Headwater(url), ["search"], found_by="id", timeout=1)
+    [one] = asked
+    assert (one["max_staleness_ms"], one["found_by"], one["sinks"]) == (5_000, "id", ["search"])

@@ -159,7 +159,7 @@ def test_a_coroutine_is_answered_in_time_however_many_wait(monkeypatch: pytest.M
 
     async def one(headwater: Headwater) -> tuple[float, float, str, str | None]:
         began = time.monotonic()
-        answer = await headwater.wait_async("x", ["search"], timeout=0.3)
+        answer = await headwater.wait_async("x", ["search"], timeout=0.7)
         return time.monotonic() - began, answer.seconds, answer.state, answer.code
 
     async def application(url: str) -> tuple[list[Any], float, Any]:
@@ -169,7 +169,7 @@ def test_a_coroutine_is_answered_in_time_however_many_wait(monkeypatch: pytest.M
         began = time.monotonic()
         await asyncio.to_thread(lambda: None)  # the application's own work
         other = time.monotonic() - began
-        nothing = await headwater.wait_async(None)
+        nothing = await headwater.wait_async(None, timeout=0)
         return await waits, other, nothing
 
     try:
@@ -178,9 +178,9 @@ def test_a_coroutine_is_answered_in_time_however_many_wait(monkeypatch: pytest.M
     finally:
         of_waiting._threads.cache_clear()
     assert {(state, code) for _, _, state, code in waits} == {("unknown", "no-answer")}
-    assert max(took for took, *_ in waits) < 1.5
+    assert max(took for took, *_ in waits) < 1.8
     assert max(abs(took - said) for took, said, *_ in waits) < 0.1, "it says how long it took"
-    assert other < 1.0
+    assert other < 0.5
     assert nothing.state == "visible", "there is nothing to wait for, nor in line for"
 
 

@@ -68,10 +68,12 @@ async def wait(body: WaitRequest, asked: Asked) -> dict[str, Any]:
     tokens = [parse_token(one) for one in ([] if body.token is None else [body.token]) + body.tokens]
     search, now = body.found_by == "search", body.timeout_ms == 0
     until = time.monotonic() + (NOW_SECONDS if now else body.timeout_ms / 1000)
-    if not tokens and body.max_staleness_ms is not None:
+    if tokens:
+        begun = waits.begin([Wait(token, sinks, views, search) for token in tokens])
+    elif body.max_staleness_ms is not None:
         begun = [waits.fresh(sinks, views, body.max_staleness_ms / 1000, search=search)]
     else:
-        begun = waits.begin([Wait(token, sinks, views, search) for token in tokens or [None]])
+        begun = waits.begin([Wait(None, sinks, views, search)])
     told = [asyncio.wrap_future(one.known if now else one.ended) for one in begun]
     try:
         await asyncio.wait(told, timeout=max(until - time.monotonic(), 0.0))

@@ -144,7 +144,7 @@ def test_bad_questions_are_told_what_is_wrong(served: Served) -> None:
         ({"token": "x1.zz"}, "is no write token"),
         ({"token": None, "sinks": ["nowhere"]}, "no sink nowhere"),
     ):
-        answer, _ = served.headwater._wait(asked, 1)
+        [(answer, _)] = served.headwater._wait(asked, time.monotonic() + 1)
         assert answer.state == "unknown" and words in (answer.reason or ""), answer
 
 

@@ -93,6 +93,17 @@ def namespaces_left(pipeline: Pipeline, sink: str, topic: str) -> list[str]:
     return sorted(found - ({part.namespace} if part.history else set()))
 
 
+def bound_here(pipeline: Pipeline, sink: str) -> bool:
+    """Whether a sink's history in the namespace that the file names is of the database, and the topics, that were
+    captured: of others it can't go on there."""
+    part, folder = pipeline.sinks[sink], history_folder(pipeline, sink)
+    if not isinstance(part, IcebergSink):
+        return False
+    bound = _bound(folder)  # an older version has noted no namespace
+    here = bool(bound) and bound.get("namespace", part.namespace) == part.namespace
+    return here or (folder / FORMER / part.namespace / IDENTITY).exists()
+
+
 def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:
     """The topics that a sink's history has begun to read, whether it still keeps their tables or not."""
     return frozenset(_bound(history_folder(pipeline, sink)).get("topic_ids", {}))

@@ -181,8 +181,8 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         ``differs`` the generation that was built and does not.
 
     Raises:
-        StateError: a sink is paused, or a process runs one, or a sink's history would end in the namespace that the file
-            names (terminal; nothing was changed).
+        StateError: a sink is paused, or a process runs one, or a sink's history would end in the namespace that the
+            file names (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
             cluster is (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.

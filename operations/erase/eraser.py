@@ -106,8 +106,8 @@ class Eraser:
             RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused (StateError also while another erasure of
                 the pipeline is at work); nothing was erased, but if it was for a tag that was set meanwhile: then some
                 places are done, and the message says so.
-            EraseUnfinished: a server has not let go in time, or somebody has paused a sink meanwhile; the same again goes
-                on (transient).
+            EraseUnfinished: a server has not let go in time, or somebody has paused a sink meanwhile; the same again
+                goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
         if self.options.act:

@@ -83,9 +83,7 @@ def line(one: dict[str, Any], file: str, who: str = "") -> str:
     """
     reasons = ", ".join(one["because"][:5]) + (" …" if len(one["because"]) > 5 else "")
     much = "" if one["documents"] is None else f", about {one['documents']:,} documents, {one['minutes']:g} minutes"
-    return f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}: " + (
-        who or _way(one, file)
-    )
+    return f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}: " + (who or _way(one, file))
 
 
 def _way(one: Mapping[str, Any], file: str) -> str:
@@ -97,7 +95,8 @@ def taken_back(sink: str, left: int, file: str) -> str:
     """Of what ``gone_back_from`` names, and what to do."""
     way = f"`headwater promote {file} {sink} --generation {left}` shows it again"
     more = f"`headwater rebuild {file} {sink}` makes another one"
-    return f"readers were taken back from generation {left}, which is what the file asks for: put the file back; or {way}, {more}"
+    why = f"readers were taken back from generation {left}, which is what the file asks for"
+    return f"{why}: put the file back; or {way}, {more}"
 
 
 def room(one: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@
                                          /refused.json      (why nobody writes it)
                                          /log/checkpoint/   (Spark's)
                                          /log/status.json
-                                         /log/claim.json    (the newest token with which a process of here has claimed it)
+                                         /log/claim.json    (the newest token with which it was claimed from here)
                                          /former/<namespace>/identity.json, log/    (of one that the file had before)
 
 It lies beside the generations: none of them is made, promoted or removed with it.

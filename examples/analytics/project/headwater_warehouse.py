@@ -36,8 +36,8 @@ class Plugin(BasePlugin):
         self._namespace = str(self._opened_with.pop("namespace"))
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
-        """Make the views, and the tables ``_hw_cuts``, which cuts with names there are of which table, and ``_hw_tables``,
-        which table a name leads to: one that was begun anew under its name is another one."""
+        """Make the views, and two tables: ``_hw_cuts``, which cuts with names there are of which table, and
+        ``_hw_tables``, which table a name leads to: one that was begun anew under its name is another one."""
         for name in ("avro", "iceberg"):
             conn.execute(f"LOAD '{_extension(name)}'")
         conn.execute("SET TimeZone = 'UTC'")

@@ -36,7 +36,7 @@ TABLE = Action("publication", "p", "add public.new")
         (Plan("p", [], [SEARCH], [], REBUILT, {"search"}), ["`run` is building it"], ""),
         (
             Plan("p", [], [{**SEARCH, "gone_back_from": 2}], [], BACK),
-            ["`headwater promote f search --generation 2` shows it again, `headwater rebuild f search` makes another one"],
+            ["promote f search --generation 2` shows it again, `headwater rebuild f search` makes another one"],
             "",
         ),
         (

@@ -215,7 +215,7 @@ def test_what_may_not_be_dropped_is_refused_before_anything_is_changed(world: Wo
 
 
 LAKE = """\
-  lake: {type: iceberg, views: [order], namespace: before, history: true, catalog_uri: "sqlite:////x/c.db", warehouse: /x}
+  lake: {type: iceberg, views: [order], namespace: before, history: true, catalog_uri: /x/c.db, warehouse: /x}
 engine:"""
 
 
@@ -224,7 +224,7 @@ def test_a_history_that_would_end_is_told_and_refused_before_anything_is_changed
     world.file.write_text(world.file.read_text().replace("engine:", LAKE))
     folder = history_folder(world.pipeline, "lake")
     folder.mkdir(parents=True)
-    (folder / "identity.json").write_text(json.dumps({"system_identifier": "6", "topic_ids": {}, "namespace": "before"}))
+    (folder / "identity.json").write_text(json.dumps({"system_identifier": "6", "namespace": "before"}))
     told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
     assert "the history of sink lake ends here" in told.output
     assert isinstance(told.exception, StateError) and "another `namespace`" in told.exception.fix

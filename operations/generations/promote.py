@@ -164,6 +164,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         _lead(opened, register, number, shown, before)
     finally:
         opened.close()
+    back = register.get(number).stage == "previous"
     register.promote(number)
     seconds = time.monotonic() - started
     unfilled = _untouched(pipeline, sink, register.generation(old), views)
@@ -171,7 +172,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         _remove(pipeline, sink, old, say)
     stays, way = (None, "") if unfilled else _staying(register, sink, old)
     say(f"sink {sink}: readers see generation {number}{way}")
-    if differs := outdated(pipeline, register.generation(number)):
+    if back and (differs := outdated(pipeline, register.generation(number))):
         say(f"sink {sink}: the file asks for something else still ({', '.join(differs[:3])}): {_PUT_BACK}")
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
 

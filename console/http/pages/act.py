@@ -40,7 +40,7 @@ async def act(request: Request, sink: str, verb: str, asked: Shown, form: Confir
     why = form.get("why", "").strip()[:LONGEST_WHY] or None
     if found in _FOR_GOOD and not form.get("sure"):
         raise ConfigError("nothing was said of being sure", fix="say so in the form: what is removed is gone")
-    cause = form.get("cause", "").strip() or None
+    cause = form.get("cause") or None  # every sign of it, as the letters were looked for
     sample = form.get("sample", "").strip() or None
     if sample and not sample.isdecimal():
         raise ConfigError(f"{sample} rows is no number", fix="give a number, or nothing for all rows")

@@ -13,7 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const body = table.tBodies[0];
   const most = Number(table.dataset.rows);
   const columns = [];
-  const rows = new Map(); // key -> {row, document}
+  const rows = new Map(); // key -> {row, document}, a document as of `members`
   let source = null;
   let again = null; // the timer of the next attempt
   let last = null; // where to go on after a pause
@@ -26,15 +26,41 @@ document.addEventListener("DOMContentLoaded", () => {
     state.textContent = words;
   }
 
+  // What stands in a JSON object, in its order: name -> the value as the text that it is. Read as a number of JavaScript's
+  // it would lose digits: beyond 2^53, of 1.10, of 1e400.
+  function members(json) {
+    const found = new Map();
+    let depth = 0;
+    let from = 0;
+    let name;
+    for (let at = 0; at < json.length; at += 1) {
+      const sign = json[at];
+      if (sign === '"') {
+        for (at += 1; at < json.length && json[at] !== '"'; at += 1) if (json[at] === "\\") at += 1;
+        continue;
+      }
+      if (depth === 1 && ":,}".includes(sign)) {
+        const piece = json.slice(from, at).trim();
+        if (sign === ":") name = JSON.parse(piece);
+        else if (name !== undefined) found.set(name, piece);
+        if (sign !== ":") name = undefined;
+      }
+      if (sign === "{" || sign === "[") depth += 1;
+      else if (sign === "}" || sign === "]") depth -= 1;
+      if (depth === 1 && ":,{".includes(sign)) from = at + 1;
+    }
+    return found;
+  }
+
   function text(value) {
     if (value === undefined) return "";
-    if (value === null) return "–";
-    return typeof value === "object" ? JSON.stringify(value) : String(value);
+    if (value === "null") return "–";
+    return value.startsWith('"') ? JSON.parse(value) : value;
   }
 
   // Columns are those of the documents, in the order in which they were first seen.
   function learn(found) {
-    for (const name of Object.keys(found)) {
+    for (const name of found.keys()) {
       if (columns.includes(name) || columns.length >= MOST_COLUMNS) continue;
       columns.push(name);
       const cell = document.createElement("th");
@@ -68,9 +94,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const known = rows.get(key) || made(key);
     columns.forEach((name, at) => {
       const cell = known.row.cells[at + 1];
-      const now = text(found[name]);
+      const now = text(found.get(name));
       if (cell.textContent === now) return;
-      if (known.document) mark(cell, `was ${text(known.document[name])}`);
+      if (known.document) mark(cell, `was ${text(known.document.get(name))}`);
       cell.textContent = now;
     });
     if (!known.document) mark(known.row.cells[0]);
@@ -133,11 +159,12 @@ document.addEventListener("DOMContentLoaded", () => {
       say("busy", `Begins anew: ${JSON.parse(event.data).why}.`);
     });
     source.addEventListener("change", (event) => {
-      const told = JSON.parse(event.data);
+      const told = members(event.data);
+      const [key, op] = [JSON.parse(told.get("key")), JSON.parse(told.get("op"))];
       last = event.lastEventId || last;
-      if (told.op === "deleted" || told.op === "left") drop(told.key);
-      else put(told.key, told.after);
-      aloud(told.key);
+      if (op === "deleted" || op === "left") drop(key);
+      else put(key, members(told.get("after")));
+      aloud(key);
     });
     source.onopen = () => say("good", "Live: changes are shown as they come.");
     source.onerror = () => {

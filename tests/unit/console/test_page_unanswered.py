@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -263,94 +261,3 @@ def test_a_page_whose_session_has_ended_leads_to_the_form(browser: Browser, tmp_
         assert page.locator("header nav").count() == 0
         expect(page.locator("[name=next]")).to_have_value("/sinks/search")
         page.close()
-
-
-# Stands in for a stream that the test tells what to say.
-STREAM = """window.sources = []; window.EventSource = class {
-  static CLOSED = 2; readyState = 0; heard = {};
-  constructor(url) { this.url = String(url); sources.push(this); }
-  addEventListener(name, heard) { this.heard[name] = heard; }
-  close() { this.readyState = 2; }
-  tell(name, data) { this.heard[name]({ data: JSON.stringify(data), lastEventId: "c1" }); }
-  fail() { this.readyState = 2; this.onerror(); }
-}; window.last = () => sources[sources.length - 1];
-window.live = () => sources.filter(one => one.readyState < 2).length"""
-
-
-@pytest.fixture
-def board(answered: tuple[Page, Answers], monkeypatch: pytest.MonkeyPatch) -> tuple[Page, Answers]:
-    """The page of a view's changes, in a time that passes when the test says so."""
-    page, answers = answered
-    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
-    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
-    monkeypatch.setattr(answers.made.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
-    page.clock.install()
-    page.add_init_script(STREAM)
-    page.goto(f"{ORIGIN}/stream?view=flight")
-    page.wait_for_function("sources.length === 1")
-    return page, answers
-
-
-def told(page: Page, *events: tuple[str, dict[str, Any]]) -> None:
-    """From the stream."""
-    for name, data in events:
-        page.evaluate("([name, data]) => last().tell(name, data)", [name, data])
-
-
-def test_a_row_that_comes_again_after_a_reset_is_one_row(board: tuple[Page, Answers]) -> None:
-    page, _ = board
-    first, then = ({"key": "1", "op": "changed", "after": {"a": number}} for number in (1, 2))
-    told(page, ("change", first), ("change", {"key": "1", "op": "deleted"}), ("reset", {"why": "x"}), ("change", first))
-    page.clock.run_for(5_000)
-    told(page, ("change", then))
-    assert page.locator("#board tbody tr").all_inner_texts() == ["1\t2"]
-    told(page, ("change", {"key": "1", "op": "deleted"}))
-    page.clock.run_for(5_000)
-    assert page.locator("#board tbody tr").count() == 0
-
-
-def test_a_stream_that_is_refused_comes_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
-    page, answers = board
-    answers.status["/v1/pipelines"] = 200
-    with page.expect_response("**/v1/pipelines"):
-        page.evaluate("last().fail()")
-    page.wait_for_timeout(200)
-    page.get_by_role("button", name="Pause").click()
-    page.clock.run_for(5_000)
-    assert page.evaluate("[sources.length, live()]") == [1, 0]
-    expect(page.locator("#board-state")).to_contain_text("Paused")
-    page.get_by_role("button", name="Pause").click()
-    assert page.evaluate("[sources.length, live()]") == [2, 1]
-    with page.expect_response("**/v1/pipelines"):
-        page.evaluate("last().fail()")
-    page.wait_for_timeout(200)
-    for _ in range(2):  # a moment's pause: the attempt that was to come is not made besides
-        page.get_by_role("button", name="Pause").click()
-    page.clock.run_for(5_000)
-    assert page.evaluate("[sources.length, live()]") == [3, 1]
-    with page.expect_response("**/v1/pipelines"):
-        page.evaluate("last().fail()")
-    page.wait_for_timeout(200)
-    page.clock.run_for(5_000)
-    assert page.evaluate("[sources.length, live()]") == [4, 1]
-
-
-def test_a_stream_that_nobody_looks_at_holds_no_connection(board: tuple[Page, Answers]) -> None:
-    page, _ = board
-    told(page, ("ready", {}))
-    hide(page, True)
-    assert page.evaluate("live()") == 0
-    hide(page, False)
-    assert page.evaluate("[sources.length, live()]") == [2, 1]
-    assert "cursor=c1" in page.evaluate("last().url")  # it goes on from there
-    page.get_by_role("button", name="Pause").click()
-    for hidden in (True, False):
-        hide(page, hidden)
-    assert page.evaluate("live()") == 0
-
-
-def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, Answers]) -> None:
-    page, answers = board
-    answers.status["/v1/pipelines"] = 401
-    page.evaluate("last().fail()")
-    page.wait_for_url(f"{ORIGIN}/login?next=%2Fstream%3Fview%3Dflight", timeout=SOON_MS)

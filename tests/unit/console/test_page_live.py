@@ -1,0 +1,169 @@
+"""The page of a view's changes in a browser: no server is there, the test tells what the stream says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browsing import CHROMIUM, SOON_MS, Answers, chromium, hide
+from tests.support.watched import NOWHERE, ORIGIN, World, world
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    with world(tmp_path, told={}) as made:
+        yield made
+
+
+# Stands in for a stream that the test tells what to say.
+STREAM = """window.sources = []; window.EventSource = class {
+  static CLOSED = 2; readyState = 0; heard = {};
+  constructor(url) { this.url = String(url); sources.push(this); }
+  addEventListener(name, heard) { this.heard[name] = heard; }
+  close() { this.readyState = 2; }
+  tell(name, data, id) { this.heard[name]?.({ data, lastEventId: id }); }
+  fail() { this.readyState = 2; this.onerror(); }
+}; window.last = () => sources[sources.length - 1];
+window.live = () => sources.filter(one => one.readyState < 2).length"""
+
+
+@pytest.fixture
+def board(browser: Browser, made: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Page, Answers]]:
+    """The page, in a time that passes when the test says so."""
+    page = browser.new_page()
+    answers = Answers(page, made)
+    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
+    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
+    monkeypatch.setattr(answers.made.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
+    page.clock.install()
+    page.add_init_script(STREAM)
+    page.goto(f"{ORIGIN}/stream?view=flight")
+    page.wait_for_function("sources.length === 1")
+    yield page, answers
+    page.close()
+
+
+def told(page: Page, *events: tuple[str, dict[str, Any] | str], id: str = "c1") -> None:
+    """From the stream; what is said as a text is its very text."""
+    for name, data in events:
+        text = data if isinstance(data, str) else json.dumps(data)
+        page.evaluate("([name, data, id]) => last().tell(name, data, id)", [name, text, id])
+
+
+def test_a_row_that_comes_again_after_a_reset_is_one_row(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    first, then = ({"key": "1", "op": "changed", "after": {"a": number}} for number in (1, 2))
+    told(page, ("change", first), ("change", {"key": "1", "op": "deleted"}), ("reset", {"why": "x"}), ("change", first))
+    page.clock.run_for(5_000)
+    told(page, ("change", then))
+    assert page.locator("#board tbody tr").all_inner_texts() == ["1\t2"]
+    told(page, ("change", {"key": "1", "op": "deleted"}))
+    page.clock.run_for(5_000)
+    assert page.locator("#board tbody tr").count() == 0
+
+
+def test_a_stream_that_is_refused_comes_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
+    page, answers = board
+    answers.status["/v1/pipelines"] = 200
+    with page.expect_response("**/v1/pipelines"):
+        page.evaluate("last().fail()")
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(5_000)
+    assert page.evaluate("[sources.length, live()]") == [1, 0]
+    expect(page.locator("#board-state")).to_contain_text("Paused")
+    page.get_by_role("button", name="Pause").click()
+    assert page.evaluate("[sources.length, live()]") == [2, 1]
+    with page.expect_response("**/v1/pipelines"):
+        page.evaluate("last().fail()")
+    page.wait_for_timeout(200)
+    for _ in range(2):  # a moment's pause: the attempt that was to come is not made besides
+        page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(5_000)
+    assert page.evaluate("[sources.length, live()]") == [3, 1]
+    with page.expect_response("**/v1/pipelines"):
+        page.evaluate("last().fail()")
+    page.wait_for_timeout(200)
+    page.clock.run_for(5_000)
+    assert page.evaluate("[sources.length, live()]") == [4, 1]
+
+
+def test_a_stream_that_nobody_looks_at_holds_no_connection(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    told(page, ("ready", {}))
+    hide(page, True)
+    assert page.evaluate("live()") == 0
+    hide(page, False)
+    assert page.evaluate("[sources.length, live()]") == [2, 1]
+    assert "cursor=c1" in page.evaluate("last().url")  # it goes on from there
+    page.get_by_role("button", name="Pause").click()
+    for hidden in (True, False):
+        hide(page, hidden)
+    assert page.evaluate("live()") == 0
+
+
+def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, Answers]) -> None:
+    page, answers = board
+    answers.status["/v1/pipelines"] = 401
+    page.evaluate("last().fail()")
+    page.wait_for_url(f"{ORIGIN}/login?next=%2Fstream%3Fview%3Dflight", timeout=SOON_MS)
+
+
+def change(op: str, after: str, key: str = "1") -> tuple[str, str]:
+    """As the server puts it: a document in its own text."""
+    return "change", f'{{"key":{json.dumps(key)},"version":"8","lsn":null,"op":"{op}","before":null,"after":{after}}}'
+
+
+def cells(page: Page) -> list[str]:
+    return page.locator("#board tbody td").all_text_contents()
+
+
+def test_numbers_stand_there_with_the_digits_that_they_have(board: tuple[Page, Answers]) -> None:
+    """A browser's own have 53 bits: what changed in the last digit stood there unchanged."""
+    page, _ = board
+    first = '{"b":9007199254740993,"big":12345678901234567890,"e":1e400,"n": 1.10 , "10":{"n":1.10, "s":"}\\"],{"},"l":[1.0]}'
+    told(page, change("created", first))
+    assert page.locator("#board thead th").all_text_contents() == ["key", "b", "big", "e", "n", "10", "l"]
+    assert cells(page) == [
+        "9007199254740993",
+        "12345678901234567890",
+        "1e400",
+        "1.10",
+        '{"n":1.10, "s":"}\\"],{"}',
+        "[1.0]",
+    ]
+    told(page, change("changed", first.replace("740993", "740994")))
+    assert page.locator("td.changed").all_text_contents() == ["9007199254740994"]
+    assert page.locator("td.changed").get_attribute("title") == "was 9007199254740993"
+
+
+def test_texts_and_what_is_missing_are_shown_as_they_are_meant(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    documents = ['{"a \\"b\\"":"x \\\\\\"y\\\\\\", {","n":null,"t":true}', "{}", '{ "n" : "\\u00e9\\ud800" }']
+    told(page, *(change("created", one, key) for one, key in zip(documents, ('k"1', "2", "3"), strict=True)))
+    assert page.locator("#board thead th").all_text_contents() == ["key", 'a "b"', "n", "t"]
+    assert page.locator("#board tbody th").all_text_contents() == ["3", "2", 'k"1']
+    assert cells(page) == ["", "é\ud800", "", "", "", "", 'x \\"y\\", {', "–", "true"]
+
+
+def test_a_document_of_a_thousand_levels_is_shown(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    deep = "[" * 20_000 + "1.0" + "]" * 20_000
+    told(page, change("created", f'{{"deep":{deep},"n":1}}'))
+    assert cells(page) == [deep, "1"]

@@ -144,19 +144,43 @@ document.addEventListener("DOMContentLoaded", () => {
     } else again = setTimeout(open, 2000);
   }
 
-  function open() {
+  // The place to go on from leads nowhere any more (a promotion, a pause that was too long), and from there would come
+  // only what changes now: the newest documents are asked for once more, as when the page was opened.
+  async function renew(one, why) {
+    one.close();
+    say("busy", `Begins anew: ${why}.`);
+    const answer = await fetch(location.href).then((found) => found.text()).catch(() => "");
+    if (source !== one) return; // meanwhile it was halted
+    const newest = new DOMParser().parseFromString(answer, "text/html").getElementById("board");
+    if (!newest) return refused(one);
+    table.dataset.stream = newest.dataset.stream;
+    last = null;
+    clear();
+    open(true);
+  }
+
+  function clear() {
+    rows.clear();
+    body.replaceChildren();
+  }
+
+  // `renewed`: the place was asked for just now. If it leads nowhere either, changes outrun it, and those to come must do.
+  function open(renewed = false) {
     shut();
     const url = new URL(table.dataset.stream, location.href);
     if (last) url.searchParams.set("cursor", last);
     const one = (source = new EventSource(url));
     source.addEventListener("ready", (event) => {
+      renewed = false;
       last = event.lastEventId || last;
       say("good", "Live: changes are shown as they come.");
     });
+    source.addEventListener("alive", (event) => {
+      last = event.lastEventId || last; // where nothing matches, nothing else tells how far it is
+    });
     source.addEventListener("reset", (event) => {
-      rows.clear();
-      body.replaceChildren();
-      say("busy", `Begins anew: ${JSON.parse(event.data).why}.`);
+      if (renewed) clear();
+      else renew(one, JSON.parse(event.data).why);
     });
     source.addEventListener("change", (event) => {
       const told = members(event.data);
@@ -168,6 +192,7 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     source.onopen = () => say("good", "Live: changes are shown as they come.");
     source.onerror = () => {
+      renewed = false;
       say("bad", "The connection is lost, what stands below is old; it is tried again.");
       if (one.readyState === EventSource.CLOSED) refused(one);
     };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from console.http.stream import Events
+from operations.push import events
+from operations.push.cursor import Cursor
 from tests.support.browsing import CHROMIUM, SOON_MS, Answers, chromium, hide
 from tests.support.watched import NOWHERE, ORIGIN, World, world
 
@@ -43,14 +47,19 @@ STREAM = """window.sources = []; window.EventSource = class {
 window.live = () => sources.filter(one => one.readyState < 2).length"""
 
 
+def keeping(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink keeps the changes of a view."""
+    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
+    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
+    monkeypatch.setattr(made.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
+
+
 @pytest.fixture
 def board(browser: Browser, made: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Page, Answers]]:
     """The page, in a time that passes when the test says so."""
     page = browser.new_page()
     answers = Answers(page, made)
-    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
-    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
-    monkeypatch.setattr(answers.made.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
+    keeping(made, monkeypatch)
     page.clock.install()
     page.add_init_script(STREAM)
     page.goto(f"{ORIGIN}/stream?view=flight")
@@ -69,7 +78,9 @@ def told(page: Page, *events: tuple[str, dict[str, Any] | str], id: str = "c1") 
 def test_a_row_that_comes_again_after_a_reset_is_one_row(board: tuple[Page, Answers]) -> None:
     page, _ = board
     first, then = ({"key": "1", "op": "changed", "after": {"a": number}} for number in (1, 2))
-    told(page, ("change", first), ("change", {"key": "1", "op": "deleted"}), ("reset", {"why": "x"}), ("change", first))
+    told(page, ("change", first), ("change", {"key": "1", "op": "deleted"}), ("reset", {"why": "x"}))
+    opens(page, 2)
+    told(page, ("change", first))
     page.clock.run_for(5_000)
     told(page, ("change", then))
     assert page.locator("#board tbody tr").all_inner_texts() == ["1\t2"]
@@ -125,6 +136,15 @@ def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, A
     page.wait_for_url(f"{ORIGIN}/login?next=%2Fstream%3Fview%3Dflight", timeout=SOON_MS)
 
 
+def opens(page: Page, count: int) -> None:
+    """Until the page has opened so many streams."""
+    until = time.monotonic() + SOON_MS / 1000
+    while page.evaluate("sources.length") < count:
+        assert time.monotonic() < until, page.evaluate("sources.length")
+        page.wait_for_timeout(20)
+    assert page.evaluate("sources.length") == count
+
+
 def change(op: str, after: str, key: str = "1") -> tuple[str, str]:
     """As the server puts it: a document in its own text."""
     return "change", f'{{"key":{json.dumps(key)},"version":"8","lsn":null,"op":"{op}","before":null,"after":{after}}}'
@@ -167,3 +187,91 @@ def test_a_document_of_a_thousand_levels_is_shown(board: tuple[Page, Answers]) -
     deep = "[" * 20_000 + "1.0" + "]" * 20_000
     told(page, change("created", f'{{"deep":{deep},"n":1}}'))
     assert cells(page) == [deep, "1"]
+
+
+# -- where it goes on from ---------------------------------------------------------------------------------------------
+
+NEWEST = "console.http.pages.stream.newest_but"
+LIVE = "Live: changes are shown as they come."
+
+
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_after_a_reset_the_newest_documents_stand_there_again(
+    board: tuple[Page, Answers], monkeypatch: pytest.MonkeyPatch, looked_at: bool
+) -> None:
+    """A promotion, or more changes than are kept while nobody looked: the table was empty, and "Live" in green."""
+    page, _ = board
+    told(page, change("created", '{"n":1}'), ("ready", {}))
+    if not looked_at:
+        hide(page, True)
+        hide(page, False)
+    monkeypatch.setattr(NEWEST, lambda *_: "fresh")
+    before = page.evaluate("sources.length")
+    told(page, ("reset", {"why": "readers see another generation now"}))
+    opens(page, before + 1)
+    assert page.evaluate("live()") == 1 and "cursor=fresh" in page.evaluate("last().url")
+    assert page.locator("#board tbody tr").count() == 0
+    told(page, change("created", '{"n":2}', "2"), ("ready", {}))
+    assert page.locator("#board tbody tr").all_inner_texts() == ["2\t2"]
+    expect(page.locator("#board-state")).to_have_text(LIVE)
+
+
+def test_a_place_that_changes_outrun_is_asked_for_once(board: tuple[Page, Answers]) -> None:
+    page, answers = board
+    again = ("reset", {"why": "the next changes are gone"})
+    told(page, change("created", '{"n":1}'), again)
+    opens(page, 2)
+    told(page, change("created", '{"n":2}', "2"), again)
+    page.wait_for_timeout(300)
+    assert page.evaluate("[sources.length, live()]") == [2, 1] and answers.count("/stream") == 2
+    assert page.locator("#board tbody tr").count() == 0
+    told(page, ("ready", {}), again)
+    opens(page, 3)
+
+
+def test_a_place_that_cannot_be_had_is_asked_for_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
+    page, answers = board
+    answers.status |= {"/v1/pipelines": 200, "/stream": 503}
+    told(page, change("created", '{"n":1}'), ("ready", {}))
+    with page.expect_response("**/v1/pipelines"):
+        told(page, ("reset", {"why": "x"}))
+    page.wait_for_timeout(200)
+    expect(page.locator("#board-state")).to_have_text("Begins anew: x.")
+    assert page.evaluate("live()") == 0 and page.locator("#board tbody tr").count() == 1
+    page.clock.run_for(3_000)
+    assert page.evaluate("[sources.length, live()]") == [2, 1]
+    told(page, ("reset", {"why": "x"}))
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(300)
+    page.clock.run_for(3_000)
+    assert page.evaluate("[sources.length, live()]") == [2, 0]
+    expect(page.locator("#board-state")).to_contain_text("Paused")
+
+
+def test_a_sign_of_life_moves_the_place_to_go_on_from(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    told(page, ("ready", {}))
+    told(page, ("alive", {}), id="c7")
+    hide(page, True)
+    hide(page, False)
+    assert "cursor=c7" in page.evaluate("last().url")
+
+
+def test_a_browser_tells_a_script_of_a_sign_of_life(
+    browser: Browser, made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a comment, and of the id beside it, it tells none: behind a filter the place stood still."""
+    begun, alive = Cursor(1, "0123456789abcdef", b"5-0"), Cursor(1, "0123456789abcdef", b"9-0")
+    sent = Events(SimpleNamespace(), None, SimpleNamespace())  # type: ignore[arg-type]
+    body = sent._body((events.ready(begun, "flight"),)) + sent._body(alive.text())
+    page = browser.new_page()
+    answers = Answers(page, made)
+    answers.events["/v1/stream/flight"] = "retry: 600000\n\n" + body.decode()
+    keeping(made, monkeypatch)
+    page.goto(f"{ORIGIN}/stream?view=flight")
+    expect(page.locator("#board-state")).to_contain_text("lost", timeout=SOON_MS)  # all was said, and it has ended
+    hide(page, True)
+    hide(page, False)
+    page.wait_for_timeout(300)
+    assert [f"cursor={alive.text()}" in one for one in answers.asked if "/v1/stream" in one] == [False, True]
+    page.close()

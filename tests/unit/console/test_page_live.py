@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from console.http.stream import Events
 from operations.push import events
 from operations.push.cursor import Cursor
+from operations.push.source import kept_views
 from tests.support.browsing import CHROMIUM, SOON_MS, Answers, chromium, hide
 from tests.support.watched import NOWHERE, ORIGIN, World, world
 
@@ -275,3 +277,36 @@ def test_a_browser_tells_a_script_of_a_sign_of_life(
     page.wait_for_timeout(300)
     assert [f"cursor={alive.text()}" in one for one in answers.asked if "/v1/stream" in one] == [False, True]
     page.close()
+
+
+# -- which sink --------------------------------------------------------------------------------------------------------
+
+
+def test_the_form_names_the_sink_where_several_keep_a_views_changes(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had no field for it: whoever chose such a view was told to say which, and could not."""
+    file = made.served.file
+    other = "  other: {type: redis, url: 'redis://127.0.0.1:1/1', view: VIEW, changes: {}}\n  warehouse:"
+    [*_, (_, view)] = kept_views(made.served.pipeline)
+    file.write_text(file.read_text().replace("  warehouse:", other.replace("VIEW", view), 1))
+    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda place, _: f"of-{place.sink}")
+
+    def shown(query: str) -> tuple[list[str], list[str]]:
+        """Sinks to choose from, the chosen one first, and whose changes stand there."""
+        page = made.browser.get(f"/stream?{query}").text
+        field = (re.findall(r'<select id="sink".*?</select>', page, re.DOTALL) or [""])[0]
+        options = re.findall(r'<option value="(\w+)"( selected)?>', field)
+        return sorted((name for name, _ in options), key=dict(options).get, reverse=True), re.findall(
+            r"sink=(\w+)&amp;from=now&amp;cursor=of-\1", page
+        )
+
+    assert shown(f"view={view}") == (["cache", "other"], ["cache"])
+    assert shown(f"view={view}&sink=other") == (["other", "cache"], ["other"])
+    assert shown("view=nono&sink=other") == ([], [])
+    assert shown(f"view={view}&sink=search") == (["cache", "other"], [])
+    assert "sink search keeps no changes" in made.browser.get(f"/stream?view={view}&sink=search").text
+    # The view of the form is another one now, and its sink that of the view before.
+    places = [("cache", "a"), ("other", "a"), ("cache", view)]
+    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: places)
+    assert shown(f"view={view}&sink=other") == ([], ["cache"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_a_page_that_nobody_looks_at_asks_though_its_clocks_are_slowed(answered:
     expect(page.locator(".state.good")).to_be_visible()
     hide(page, True)
     answers.status["/"] = 500
-    expect(page).to_have_title("No answer · flights: bad · Headwater", timeout=10_000)
+    expect(page).to_have_title("HTTP 500 · flights: bad · Headwater", timeout=10_000)
 
 
 def test_a_page_that_nobody_looks_at_asks_by_one_clock_of_two(answered: tuple[Page, Answers]) -> None:
@@ -123,6 +124,29 @@ def test_a_page_that_nobody_looks_at_asks_by_one_clock_of_two(answered: tuple[Pa
     assert [asks(f"later += 4100; {own}"), asks("beat()")] == [4, 4]
     hide(page, False)
     assert page.evaluate("told") == [False, True, False]
+
+
+def test_what_a_server_answers_is_no_silence(answered: tuple[Page, Answers]) -> None:
+    """Of a sink that was taken out of the file it was said that the server does not answer."""
+    page, answers = answered
+    page.add_init_script("addEventListener('DOMContentLoaded', () => { htmx.config.timeout = 1500; })")
+    page.goto(f"{ORIGIN}/sinks/search")
+    expect(page.locator("#live .state")).to_be_visible()
+    file = answers.made.served.file
+    file.write_text(file.read_text().replace("  search:\n", "  another:\n", 1))
+    ask(page)
+    words = "This page's server answers HTTP 404: no sink search in flights; what stands below is old."
+    expect(page.locator(".state.lost .words")).to_have_text(words, timeout=SOON_MS)
+    expect(page.locator("#announcer")).to_have_text(words)
+    expect(page).to_have_title(re.compile("^HTTP 404 · search of flights"))
+    answers.status["/sinks/search"] = 502  # a proxy's words
+    ask(page)
+    expect(page.locator(".state.lost .words")).to_contain_text("answers HTTP 502; what", timeout=SOON_MS)
+    del answers.status["/sinks/search"]
+    answers.hangs = True
+    ask(page)
+    expect(page.locator(".state.lost .words")).to_contain_text("does not answer", timeout=10_000)
+    expect(page).to_have_title(re.compile("^No answer · search"))
 
 
 def test_an_answer_that_comes_late_once_is_no_alarm(answered: tuple[Page, Answers]) -> None:

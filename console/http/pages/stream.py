@@ -38,7 +38,7 @@ def board(
     keepers = [name for name, kept in places if kept == view]
     if sink in ("", *dict(places)) and sink not in keepers:  # none was said, or it is that of the view before
         sink = next(iter(keepers), "")
-    allowed = request.state.role in ("operate", "stream")
+    allowed = request.state.role == "operate"
     wrong, cursor = "", None
     if filter and led_here(request):  # nor does the script use it, which would ask in its user's name
         wrong = "a page of another site has led here with this filter: press Show if you want it"

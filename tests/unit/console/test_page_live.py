@@ -159,7 +159,8 @@ def cells(page: Page) -> list[str]:
 def test_numbers_stand_there_with_the_digits_that_they_have(board: tuple[Page, Answers]) -> None:
     """A browser's own have 53 bits: what changed in the last digit stood there unchanged."""
     page, _ = board
-    first = '{"b":9007199254740993,"big":12345678901234567890,"e":1e400,"n": 1.10 , "10":{"n":1.10, "s":"}\\"],{"},"l":[1.0]}'
+    within = '{"n":1.10, "s":"}\\"],{"}'
+    first = f'{{"b":9007199254740993,"big":12345678901234567890,"e":1e400,"n": 1.10 , "10":{within},"l":[1.0]}}'
     told(page, change("created", first))
     assert page.locator("#board thead th").all_text_contents() == ["key", "b", "big", "e", "n", "10", "l"]
     assert cells(page) == [
@@ -167,7 +168,7 @@ def test_numbers_stand_there_with_the_digits_that_they_have(board: tuple[Page, A
         "12345678901234567890",
         "1e400",
         "1.10",
-        '{"n":1.10, "s":"}\\"],{"}',
+        within,
         "[1.0]",
     ]
     told(page, change("changed", first.replace("740993", "740994")))
@@ -279,6 +280,23 @@ def test_a_browser_tells_a_script_of_a_sign_of_life(
     page.close()
 
 
+def test_in_a_browser_too_a_place_that_leads_nowhere_is_asked_for_once(
+    browser: Browser, made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = Events(SimpleNamespace(), None, SimpleNamespace())  # type: ignore[arg-type]
+    begun = Cursor(1, "0123456789abcdef", b"5-0")
+    body = sent._body((events.reset("x"), events.ready(begun, "flight"))).decode()
+    page = browser.new_page()
+    answers = Answers(page, made)
+    answers.events["/v1/stream/flight"] = "retry: 600000\n\n" + body
+    keeping(made, monkeypatch)
+    page.goto(f"{ORIGIN}/stream?view=flight")
+    expect(page.locator("#board-state")).to_contain_text("lost", timeout=SOON_MS)
+    page.wait_for_timeout(500)
+    assert [answers.count("/stream"), answers.count("/v1/stream/flight")] == [2, 2]
+    page.close()
+
+
 # -- which sink --------------------------------------------------------------------------------------------------------
 
 
@@ -293,16 +311,15 @@ def test_the_form_names_the_sink_where_several_keep_a_views_changes(
     monkeypatch.setattr("console.http.pages.stream.newest_but", lambda place, _: f"of-{place.sink}")
 
     def shown(query: str) -> tuple[list[str], list[str]]:
-        """Sinks to choose from, the chosen one first, and whose changes stand there."""
+        """Sinks to choose from, the chosen one with a mark, and whose changes stand there."""
         page = made.browser.get(f"/stream?{query}").text
         field = (re.findall(r'<select id="sink".*?</select>', page, re.DOTALL) or [""])[0]
         options = re.findall(r'<option value="(\w+)"( selected)?>', field)
-        return sorted((name for name, _ in options), key=dict(options).get, reverse=True), re.findall(
-            r"sink=(\w+)&amp;from=now&amp;cursor=of-\1", page
-        )
+        stream = re.findall(r"sink=(\w+)&amp;from=now&amp;cursor=of-\1", page)
+        return [name + ("*" if chosen else "") for name, chosen in options], stream
 
-    assert shown(f"view={view}") == (["cache", "other"], ["cache"])
-    assert shown(f"view={view}&sink=other") == (["other", "cache"], ["other"])
+    assert shown(f"view={view}") == (["cache*", "other"], ["cache"])
+    assert shown(f"view={view}&sink=other") == (["cache", "other*"], ["other"])
     assert shown("view=nono&sink=other") == ([], [])
     assert shown(f"view={view}&sink=search") == (["cache", "other"], [])
     assert "sink search keeps no changes" in made.browser.get(f"/stream?view={view}&sink=search").text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -286,3 +287,30 @@ def test_a_file_that_becomes_wrong_goes_on_as_it_was(tmp_path: Path) -> None:
     assert asking.get("/v1/alive").status_code == 200
     file.write_text(FILE.format(name="shop", folder=tmp_path).replace("search:", "found:"))
     assert asking.get("/v1/alive").json()["ailments"] == ["found: never run"]
+
+
+@pytest.mark.parametrize("names", [("shop",), ("shop", "wiki")])
+def test_a_file_that_is_given_another_name_is_asked_and_acted_on_by_it(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """It was known by the former name, and led by its links to the other: a button ended in a 404."""
+    asking = client(tmp_path, names=names)
+    (tmp_path / "shop.yaml").write_text(FILE.format(name="store", folder=tmp_path))
+    assert asking.get("/v1/pipelines").json() == {"pipelines": sorted({*names, "store"} - {"shop"})}
+    former = asking.get("/v1/alive", params={"pipeline": "shop"})
+    assert former.status_code == 404 and "store" in former.json()["error"]["fix"]
+    assert asking.get("/?pipeline=shop").status_code == 404
+    page = asking.get("/sinks/search?pipeline=store").text
+    [action] = re.findall(r'action="(/sinks/search/pause[^"]*)"', page)
+    [csrf, *_] = re.findall(r'name="csrf" value="([0-9a-f]+)"', page)
+    done = asking.post(action, data={"csrf": csrf}, headers={"Origin": "http://127.0.0.1:8470"})
+    assert done.status_code == 200 and done.url.path == "/sinks/search"
+    assert [one["verb"] for one in asking.get("/v1/jobs?pipeline=store").json()["jobs"]] == ["pause"]
+
+
+def test_two_files_that_come_to_one_name_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    asking = client(tmp_path, names=("shop", "wiki", "third"))
+    (tmp_path / "shop.yaml").write_text(FILE.format(name="wiki", folder=tmp_path))
+    for path in ("/?pipeline=wiki", "/letters?pipeline=wiki", "/v1/alive?pipeline=wiki"):
+        answer = asking.get(path)
+        assert answer.status_code == 400 and "are both called wiki" in answer.text, path
+    for path in ("/?pipeline=third", "/v1/alive?pipeline=third", "/metrics"):
+        assert asking.get(path).status_code == 200, path

@@ -139,5 +139,5 @@ def _asked(pipeline: Pipeline, sink: str | None, given: dict[str, Any]) -> Any:
         raise click.BadParameter(
             f"{given['at']} is no moment like 2026-11-24T12:00:00Z", param_hint="--time"
         ) from error
-    exact = None if given["cut"] is None else int(named_cut(pipeline, sink, given["cut"])["cut"])
+    exact = None if given["cut"] is None else int(named_cut(pipeline, sink, given["cut"], given["tables"])["cut"])
     return Asked(lsn, at, given["token"], given["wait"], exact, given["tables"], given["cut"])

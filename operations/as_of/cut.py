@@ -63,7 +63,7 @@ class Asked:
 
     Attributes:
         lsn: in bytes.
-        at: epoch seconds.
+        at: epoch seconds; the millisecond that it lies in counts whole.
         token: of a write (cdc/token.py).
         wait: how long history may take to begin and to come there, in seconds.
         cut: the very cut, packed: one that was given a name.
@@ -215,10 +215,11 @@ def _frontier(
     now = read_moment(connection)
     if asked.at is not None:
         clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+        at_us = whole_ms(asked.at)
+        moment = datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat()
         if clock is None or asked.at > float(clock[0]):
-            raise _future(datetime.fromtimestamp(asked.at, UTC).isoformat())
-        at_us = int(asked.at * 1_000_000)
-        words = f"the moment {datetime.fromtimestamp(asked.at, UTC).isoformat()}"
+            raise _future(moment)
+        words = f"the moment {moment}"
         return watch.wait(lambda one: one.at_us > at_us, words, asked.wait, say), _Place(at_us=at_us)
     if asked.cut is not None:
         lsn = unpack(asked.cut)[1]
@@ -351,6 +352,12 @@ def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work:
                     say(f"waiting for history to begin: {found}")
                     told = True
             time.sleep(AGAIN_SECONDS)
+
+
+def whole_ms(at: float) -> int:
+    """The millisecond (as µs since 1970) that a moment (epoch seconds) lies in: the log has no more of when something
+    was committed, so nothing within it can be told from the moment. Pure."""
+    return round(at * 1_000_000) // 1000 * 1000
 
 
 def moment_of(text: str) -> float:

@@ -208,6 +208,4 @@ def untag(table: Table, name: str) -> None:
 
 def cuts_of(table: Table) -> dict[str, dict[str, Any]]:
     """Name -> what was said of the cut, of those that a table was named in."""
-    return {
-        name.removeprefix(CUT): json.loads(text) for name, text in table.properties.items() if name.startswith(CUT)
-    }
+    return {name.removeprefix(CUT): json.loads(text) for name, text in table.properties.items() if name.startswith(CUT)}

@@ -70,10 +70,10 @@ def command(
     """Read every table of a warehouse as of one commit, with no transaction torn.
 
     The sink must say `history: true`. A cut takes every transaction that was committed at or before a position or a
-    moment, and no other, in all tables; a moment is a whole millisecond, of which all is taken, as the log has no more of
-    when a transaction was committed. Nothing is copied: what is printed is SQL over the tables <table>_history,
-    which gives the same rows whenever it is run (DuckDB's for an hour, or a table's next fifty commits: then have it
-    printed again).
+    moment, and no other, in all tables. A moment is a whole millisecond, of which all is taken: the log has no more of
+    when a transaction was committed. Nothing is copied: what is printed is SQL over the tables <table>_history, which
+    gives the same rows whenever it is run (DuckDB's for an hour, or a table's next fifty commits: then have it printed
+    again).
 
     Refused is a cut before history begins, beyond what history has applied, of another database than the history is
     of, or where compaction may have taken events before they were read (docs/sinks.md).

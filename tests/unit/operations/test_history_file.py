@@ -244,9 +244,10 @@ def test_what_was_read_is_asked_in_one_scan_a_table(tmp_path: Path, monkeypatch:
         return scan(self, selected_fields=selected_fields, **more)
 
     monkeypatch.setattr(Iceberg, "scan", counted)
-    assert reads_of(tables, times=True) == {"full": Reads((5, 7), (at[0], at[2]))}
+    assert reads_of(tables, {}, times=True) == {"full": Reads((5, 7), (at[0], at[2]))}
     assert asked == [(AFTER, TIME)] * 3
-    assert reads_of(tables, times=False) == {"full": Reads((5, 7))}
+    assert reads_of(tables, {"full": 7}, times=False) == {"full": Reads((5, 5))}, "what is read again is left out"
+    assert reads_of(tables, {"full": 8, "empty": 8}, times=False) == {"full": Reads((5, 7))}
     catalog.close()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from psycopg import sql
 
 from connectors import captured
 from connectors.captured import Captured, _entry, _note, settle
+from connectors.database.schema import _newer_columns
 from connectors.names import Names
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
@@ -23,12 +24,24 @@ class Asked:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def execute(self, query: sql.Composed, _params: Any = None) -> Any:
-        self.texts.append(query.as_string(None))
+    def execute(self, query: sql.Composed | str, _params: Any = None) -> Any:
+        self.texts.append(query if isinstance(query, str) else query.as_string(None))
         return iter(())
 
     def transaction(self) -> Any:
         return nullcontext()
+
+
+class Columns(Asked):
+    """One to a database whose list has these columns."""
+
+    def __init__(self, *columns: str) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def execute(self, query: sql.Composed | str, _params: Any = None) -> Any:
+        super().execute(query)
+        return ((one,) for one in self.columns)
 
 
 def read_through(begins: dict[str, Any], through: dict[str, Any] | None) -> int | None:
@@ -67,3 +80,16 @@ def test_it_goes_with_the_topic(stays: bool, monkeypatch: pytest.MonkeyPatch) ->
     note = _note(Names("headwater", "p"), "pub", "public.t", "wanted", None, None, begins, files, sweep=stays)
     note.run(SimpleNamespace(setup=asked))  # type: ignore[arg-type]
     assert f"read_through = CASE WHEN {str(stays).lower()} THEN t.read_through END" in asked.texts[0]
+
+
+def test_of_tables_that_an_older_version_has_read_it_is_where_the_log_is_by_now() -> None:
+    """Not of one that was changed since: it may be about to get another topic."""
+    names, asked = Names("headwater", "p"), Columns("condition", "sweep", "identity", "gap", "left_at", "begins")
+    (action,) = _newer_columns(cast(Any, asked), names)
+    assert action.after is not None and "read_through" in action.after
+    action.run(cast(Any, SimpleNamespace(setup=asked)))
+    alter, noted = asked.texts[1:]
+    assert "ADD COLUMN IF NOT EXISTS read_through jsonb" in alter
+    assert "SET read_through = jsonb_build_object('lsn', pg_current_wal_insert_lsn()::text" in noted
+    assert "WHERE c.snapshot = 'done' AND c.gap IS NULL AND c.read_through IS NULL" in noted
+    assert _newer_columns(cast(Any, Columns(*asked.columns, "read_through")), names) == []

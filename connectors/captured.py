@@ -302,7 +302,8 @@ def settle(connection: Connection, names: Names, entries: Iterable[Captured]) ->
         Those that are noted: not one that somebody has asked for again since, or has noted as complete.
     """
     noted = sql.SQL("")
-    if has_columns(connection, names.schema, names.captured, "read_through"):  # else an older version has made it
+    # Not where an older version has made the list, until the next apply.
+    if has_columns(connection, names.schema, names.captured, "begins", "read_through"):
         noted = sql.SQL(
             ", read_through = CASE WHEN c.condition IS NULL AND (c.read_through IS NULL OR"
             " c.read_through ->> 'topic' IS DISTINCT FROM c.begins ->> 'topic') THEN jsonb_build_object("

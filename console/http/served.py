@@ -137,14 +137,15 @@ def known_sinks(pipeline: Pipeline, names: Iterable[str]) -> list[str]:
 
 
 def known_views(pipeline: Pipeline, sinks: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """These views; all without a name.
+    """These views; all without a name. One that readers see is known, whether the file still names it or not.
 
     Raises:
         UnknownName: one that a sink does not keep: whoever waits for it there would be told of the others.
     """
     wanted = tuple(names)
     for sink in sinks if wanted else ():
-        kept = pipeline.sinks[sink].view_names or tuple(register_of(pipeline, sink).generation().views())
+        seen = register_of(pipeline, sink).generation().views()
+        kept = tuple(dict.fromkeys((*pipeline.sinks[sink].view_names, *seen)))
         for name in wanted:
             if name not in kept:
                 raise UnknownName(f"sink {sink} has no view {name}", fix=f"choose from {', '.join(kept)}")

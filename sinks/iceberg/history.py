@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused
 from cdc.history_names import FORMER, GAPS, HISTORY, former_name
-from sinks.iceberg.catalogue import gone_is_deleted
+from sinks.iceberg.catalogue import LEASE, gone_is_deleted
 from sinks.iceberg.numbers import NUMBERS
 
 if TYPE_CHECKING:
@@ -55,6 +55,16 @@ def key_of(table: Table) -> list[str]:
 def own_columns(table: Table) -> frozenset[str]:
     """The columns that the source had when the history was brought to them last; none where that was not noted."""
     return frozenset(json.loads(table.properties.get(NUMBERS, "{}")))
+
+
+def claimed_history(catalog: Catalog, namespace: str, table: str) -> int | None:
+    """The newest lease token that has claimed a table's history (the source's, without its schema); None if there is no
+    history, or if none has."""
+    try:
+        token = load_history(catalog, namespace, table).properties.get(LEASE)
+    except SinkRefused:
+        return None
+    return None if token is None else int(token)
 
 
 def has_key(catalog: Catalog, namespace: str, table: str, key: Sequence[str]) -> bool:

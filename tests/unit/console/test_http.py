@@ -13,10 +13,12 @@ from starlette.datastructures import URL
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, UnknownName
+from cdc.pipeline import loads
 from console.http.app import make_app
 from console.http.guard import MOST_BYTES, Access, Guard, access, is_loopback
-from console.http.served import Pipelines
+from console.http.served import Pipelines, known_views
+from operations.state.folder import register_of
 from tests.support.standing_file import FILE as STANDING
 from tests.support.standing_file import STANDING as ONE
 
@@ -249,6 +251,17 @@ def test_a_question_says_which_pipeline_it_means(tmp_path: Path) -> None:
     assert long.status_code == 400 and "timeout_ms" in long.json()["error"]["what"]
     misspelt = asking.post("/v1/wait", params={"pipeline": "shop"}, json={"sink": ["search"]})
     assert misspelt.status_code == 400 and "sink" in misspelt.json()["error"]["what"], "it would have waited for all"
+
+
+def test_a_view_that_readers_see_is_known_also_while_the_file_calls_the_next_one_otherwise(tmp_path: Path) -> None:
+    pipeline = loads(FILE.format(name="shop", folder=tmp_path), "shop.yaml", {})
+    folder = register_of(pipeline, "search").generation().folder
+    folder.mkdir(parents=True)
+    (folder / "views.json").write_text('["before"]')
+    assert known_views(pipeline, ["search"], ["before", "v"]) == ("before", "v")
+    with pytest.raises(UnknownName, match="no view other") as error:
+        known_views(pipeline, ["search"], ["other"])
+    assert error.value.fix == "choose from v, before"
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

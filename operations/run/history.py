@@ -40,6 +40,7 @@ from operations.state.pausing import refuse_paused
 from operations.state.shapes import known_shapes
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import claimed_history, has_key, put_aside
+from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import forget_topics
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
@@ -250,6 +251,7 @@ def _put_aside(
 
 def _forget(folder: Path, topics: Collection[str]) -> None:
     """Read topics from their beginning, as those of a table that was added, and all others from where they were."""
+    forget_applied(folder)  # the former topics' offsets may lie far behind what there is of these
     forget_topics(folder / "checkpoint", topics)
     path = folder / BEGUN
     if path.exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,28 @@ def all_histories(catalog: Catalog, namespace: str, table: str, qualified: str) 
     return found
 
 
+def histories_in(catalog: Catalog, namespace: str, tables: Container[str]) -> list[Table]:
+    """All histories in a namespace that are of one of these tables, those that were put aside too, by their names.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        tables: of the source, ``schema.table``.
+    """
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        names = sorted(there[-1] for there in catalog.list_tables(namespace))
+    except NoSuchNamespaceError:  # nothing was written yet
+        return []
+    found: list[Table] = []
+    for name in names:
+        if name.endswith(HISTORY) or FORMER in name:
+            with suppress(NoSuchTableError):  # it was put aside just now, or dropped
+                found.append(catalog.load_table((namespace, name)))
+    return [one for one in found if one.properties.get(TABLE, "") in tables]
+
+
 def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: str) -> Table | None:
     """The history of a table that a cut was named in: it may have been put aside since. None if none has that name.
 
@@ -180,25 +202,20 @@ def _refs(transaction: Any, snapshot: int, name: str) -> Any:
     return ManageSnapshots(transaction).create_tag(snapshot, name)._commit()
 
 
-def untag(table: Table, name: str) -> bool:
-    """Take a tag back; whether there was one."""
-    had = CUT + name in table.properties
-    if name in table.refs():
-        with gone_is_deleted():
-            table.manage_snapshots().remove_tag(name).commit()
-        table.refresh()
-        had = True
-    if CUT + name in table.properties:
-        with gone_is_deleted(), table.transaction() as transaction:
-            transaction.remove_properties(CUT + name)
-    return had
+def untag(table: Table, name: str) -> None:
+    """Take a cut's name back, in one commit. A tag or branch of somebody else's that is called like one stays, and so
+    does a branch that got the name of a cut of an empty table."""
+    from pyiceberg.table.update.snapshot import ManageSnapshots
+
+    if CUT + name not in table.properties:
+        return
+    ref = table.refs().get(name)
+    with gone_is_deleted(), table.transaction() as transaction:
+        transaction.remove_properties(CUT + name)
+        if ref is not None and ref.snapshot_ref_type == "tag":
+            transaction._stage(*ManageSnapshots(transaction).remove_tag(name)._commit())
 
 
-def tags(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
-    """Name -> what was said of the cut, of all of these tables."""
-    found: dict[str, dict[str, Any]] = {}
-    for table in tables:
-        for name, text in table.properties.items():
-            if name.startswith(CUT):
-                found.setdefault(name.removeprefix(CUT), json.loads(text))
-    return found
+def cuts_of(table: Table) -> dict[str, dict[str, Any]]:
+    """Name -> what was said of the cut, of those that a table was named in."""
+    return {name.removeprefix(CUT): json.loads(text) for name, text in table.properties.items() if name.startswith(CUT)}

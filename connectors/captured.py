@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from cdc.records.position import parse_lsn
 from connectors.actions import Action, statements
 from connectors.database.lost import note_missing
 from connectors.database.number import check_number
 from connectors.database.sightings import Files, Sighting, look
 from connectors.names import Names
-from connectors.postgres import Connection, explained, has_table
+from connectors.postgres import Connection, explained, has_columns, has_table
 from connectors.topic_begins import TOPIC, Begins
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Captured:
         gap: changes of it are missing; None if not.
         begins: partition -> first offset of its topic when it was last read whole; without those that begin at 0.
         topic_id: of its topic then; None if that is not known.
+        read_through: where the source's log was (LSN in bytes) when all of its rows were in that topic for the first
+            time; None if that is not known.
     """
 
     table: str
@@ -88,6 +91,7 @@ class Captured:
     gap: Gap | None = None
     begins: Mapping[int, int] = field(default_factory=dict)
     topic_id: str | None = None
+    read_through: int | None = None
 
 
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
@@ -116,14 +120,16 @@ def _read(connection: Connection, names: Names, left: sql.SQL) -> dict[str, Capt
         select = sql.SQL(
             "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
             " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false), nullif(to_jsonb(c) -> 'identity', 'null'),"
-            " nullif(to_jsonb(c) -> 'gap', 'null'), coalesce(nullif(to_jsonb(c) -> 'begins', 'null'), '{{}}')"
+            " nullif(to_jsonb(c) -> 'gap', 'null'), coalesce(nullif(to_jsonb(c) -> 'begins', 'null'), '{{}}'),"
+            " nullif(to_jsonb(c) -> 'read_through', 'null')"
             " FROM {} c WHERE to_jsonb(c) ->> 'left_at' {}"
         ).format(names.identifier(names.captured), left)
         return {row[0]: _entry(*row) for row in connection.execute(select)}
 
 
 def _entry(*row: Any) -> Captured:
-    table, state, signal_id, changed_at, condition, sweep, identity, gap, begins = row
+    table, state, signal_id, changed_at, condition, sweep, identity, gap, begins, through = row
+    topic = begins.get(TOPIC)
     return Captured(
         table,
         state,
@@ -134,7 +140,8 @@ def _entry(*row: Any) -> Captured:
         None if identity is None else Sighting.from_dict(identity),
         None if gap is None else Gap.from_dict(gap),
         {int(partition): int(at) for partition, at in begins.items() if partition != TOPIC},
-        begins.get(TOPIC),
+        topic,
+        parse_lsn(through["lsn"]) if through is not None and through.get(TOPIC) == topic else None,
     )
 
 
@@ -195,12 +202,12 @@ def _note(
 ) -> Action:
     how = "by the initial snapshot" if state == "initial" else "by an incremental snapshot of this table alone"
     upsert = sql.SQL(
-        "INSERT INTO {0} (table_name, snapshot, sweep, identity, gap, begins)"
+        "INSERT INTO {0} AS t (table_name, snapshot, sweep, identity, gap, begins)"
         " VALUES (%s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
         " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now(),"
         " condition = NULL, sweep = excluded.sweep, identity = excluded.identity, gap = excluded.gap,"
-        " begins = excluded.begins, left_at = NULL"
-    ).format(names.identifier(names.captured))
+        " begins = excluded.begins, left_at = NULL, read_through = CASE WHEN {1} THEN t.read_through END"
+    ).format(names.identifier(names.captured), sql.Literal(sweep))  # swept is what stays in its topic
     kept = None if gap is None else json.dumps(gap.to_dict())
     # What a topic has lost was in it, and history may have read it; what never came is known to nobody.
     missing = gap is not None and not all(reason.startswith(LOST) for reason in gap.reasons)
@@ -283,7 +290,8 @@ def want_again(
 
 
 def settle(connection: Connection, names: Names, entries: Iterable[Captured]) -> set[str]:
-    """Note that tables which were read are complete, and swept if that was asked for.
+    """Note that tables which were read are complete, and swept if that was asked for; and of those that are so for the
+    first time where the log is: what is read of them behind it is read again.
 
     Args:
         connection: as the owner of the list.
@@ -293,13 +301,21 @@ def settle(connection: Connection, names: Names, entries: Iterable[Captured]) ->
     Returns:
         Those that are noted: not one that somebody has asked for again since, or has noted as complete.
     """
+    noted = sql.SQL("")
+    # Not where an older version has made the list, until the next apply.
+    if has_columns(connection, names.schema, names.captured, "begins", "read_through"):
+        noted = sql.SQL(
+            ", read_through = CASE WHEN c.condition IS NULL AND (c.read_through IS NULL OR"
+            " c.read_through ->> 'topic' IS DISTINCT FROM c.begins ->> 'topic') THEN jsonb_build_object("
+            "'lsn', pg_current_wal_insert_lsn()::text, 'topic', c.begins ->> 'topic') ELSE c.read_through END"
+        )
     # Whatever changes a table's state or its signal writes the moment, too.
     update = sql.SQL(
-        "UPDATE {} c SET snapshot = 'done', signal_id = NULL, changed_at = now(), condition = NULL, sweep = false"
+        "UPDATE {} c SET snapshot = 'done', signal_id = NULL, changed_at = now(), condition = NULL, sweep = false{}"
         " FROM unnest(%s::text[], %s::text[], %s::timestamptz[]) AS seen (table_name, signal_id, changed_at)"
         " WHERE c.table_name = seen.table_name AND c.signal_id IS NOT DISTINCT FROM seen.signal_id"
         " AND c.changed_at = seen.changed_at RETURNING c.table_name"
-    ).format(names.identifier(names.captured))
+    ).format(names.identifier(names.captured), noted)
     seen = sorted(entries, key=lambda entry: entry.table)
     asked = [[e.table for e in seen], [e.signal_id for e in seen], [e.changed_at for e in seen]]
     with explained("updating the list of captured tables"):

@@ -35,6 +35,7 @@ from operations.generations.retire import retire
 from operations.run.source_watch import forget, memory, remembered
 from operations.state.accepted import Text, hand_over, text_of
 from operations.state.folder import followed_timelines, numbered_state_dir, pipeline_folder, register_of, registers_of
+from operations.state.history import bound_here, history_sinks
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 
@@ -130,7 +131,28 @@ def costs(pipeline: Pipeline) -> list[str]:
             found = cost(pipeline, sink)
             much = "" if not found["documents"] else f": about {found['documents']:,}, {found['minutes']:g} minutes"
             said.append(f"sink {sink} is built again beside what readers see{much}; older generations are removed")
+    said += [f"the history of sink {sink} ends here: first {_ELSEWHERE}" for sink in _ending(pipeline)]
     return [*said, "dead letters are forgotten, and write tokens that were given out before say nothing any more"]
+
+
+# Of a history that can't go on. Afterwards it would have the sink filled a second time.
+_ELSEWHERE = (
+    "give the sink another `namespace` in the file, where its history begins anew (its tables are there then, too; the "
+    "old history stays readable where it is), or take `history` out"
+)
+
+
+def _ending(pipeline: Pipeline) -> list[str]:
+    return [sink for sink in history_sinks(pipeline) if bound_here(pipeline, sink)]
+
+
+def _refuse_ending(pipeline: Pipeline) -> None:
+    if ending := _ending(pipeline):
+        raise StateError(
+            f"the history of sink {', '.join(ending)} can't go on with a database that is captured anew",
+            means="in one table the two could not be told apart; nothing was changed",
+            fix=f"{_ELSEWHERE}; then the same again",
+        )
 
 
 def _history(pipeline: Pipeline) -> str:
@@ -159,7 +181,8 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         ``differs`` the generation that was built and does not.
 
     Raises:
-        StateError: a sink is paused, or a process runs one (terminal; nothing was changed).
+        StateError: a sink is paused, or a process runs one, or a sink's history would end in the namespace that the
+            file names (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
             cluster is (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
@@ -169,6 +192,7 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     at = begun(pipeline) or _from_the_beginning(pipeline)
     numbered_state_dir(pipeline)
     if not at.dropped:
+        _refuse_ending(pipeline)
         plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
     _note(pipeline, at)
     if not at.dropped:

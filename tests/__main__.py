@@ -6,6 +6,8 @@ kill the servers of the others, or that hold the clock against a promise.
 
 ``python -m tests --again`` runs what failed the last time, as pytest's ``--last-failed`` does: one by one, in one
 process, because what failed beside others on a machine that is short of time is to have that time.
+
+``python -m tests --seconds`` notes what the proofs that take turns took in the last run (tests/support/sampling.py).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support import sampling
@@ -65,9 +68,23 @@ def _ran(report: Path) -> int:
     return sum(int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) for suite in suites)
 
 
+def measured() -> Iterator[tuple[str, float]]:
+    """Group and seconds of each proof of the last run that takes turns. One that runs alone costs all workers' time."""
+    for name, times in (("side-by-side", 1), ("alone", WORKERS)):
+        report = ROOT / ".pytest_cache" / f"{name}.xml"
+        for case in ET.parse(report).getroot().iter("testcase") if report.exists() else ():
+            for word in case.iter("property"):
+                if word.get("name") == sampling.GROUP:
+                    yield str(word.get("value")), float(case.get("time", 0)) * times
+
+
 def main(arguments: list[str]) -> int:
     """Both stages, the second also when the first has failed, or what failed; what came of it as an exit code."""
-    assert arguments in ([], ["--again"]), "usage: python -m tests [--again]"
+    assert arguments in ([], ["--again"], ["--seconds"]), "usage: python -m tests [--again | --seconds]"
+    if arguments == ["--seconds"]:
+        known = sampling.note(measured())
+        print(f"{len(known)} groups take {sum(known.values()):,} s; a run takes {sampling.SECONDS:,} s of them")
+        return 0
     began = time.monotonic()
     # Begun in the background by a shell, this process ignores Ctrl-C, and so would those that tests send one to.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,6 +24,9 @@ def nothing_left_behind() -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest first, without those whose turn it is not."""
+    for item in items:
+        if name := sampling.group(item):
+            item.user_properties.append((sampling.GROUP, name))
     out = sampling.left_out(items)
     if out:
         config.hook.pytest_deselected(items=out)

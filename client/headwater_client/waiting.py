@@ -7,13 +7,17 @@ all the same.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import http.client
 import json
+import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -24,9 +28,14 @@ _LONGEST_SECONDS = 60.0
 # The worst last: an answer for several writes is the worst of theirs.
 _STATES = ("visible", "timeout", "rejected", "aborted", "unknown")
 # Whatever a server, or what stands in its place, can do to a request.
-_TROUBLE = (OSError, ValueError, KeyError, TypeError, http.client.HTTPException)
+_TROUBLE = (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException)
 # The code of an outage, beside those of errors.
 NO_ANSWER = "no-answer"
+# The codes of a server that does not know of several writes in one question, or can't read one of them: each is asked
+# for by itself then, as what is wrong with one says nothing of the others.
+_ONE_BY_ONE = ("config", "bad-token")
+# Coroutines' waits at once.
+_AT_ONCE = 64
 DEFAULT_URL = "http://127.0.0.1:8470"
 
 
@@ -112,18 +121,18 @@ class Headwater:
             sinks: these; all if empty.
             views: only these of their views; all if empty.
             found_by: ``search``, or ``id``: a look-up by id finds a document earlier.
-            timeout: seconds.
+            timeout: seconds, at most a minute; 0 asks whether it is visible now. A server that is silent is waited for
+                a second longer.
         """
-        began, seconds = time.monotonic(), self.timeout if timeout is None else timeout
+        began = time.monotonic()
         asked = {"sinks": [*sinks], "views": [*views], "found_by": found_by}
         whole = not sinks and not views and found_by == "search"
-        answers: list[Answer] = []
-        settled: list[str] = []
-        for one in _tokens(token):
-            left = max(began + seconds - time.monotonic(), 0.0)
-            answer, told = self._wait({"token": one, **asked}, left)
-            answers.append(answer)
-            settled += [one] if told and _ended(answer, whole=whole) else []
+        tokens = _tokens(token)
+        told = self._wait_all(tokens, asked, began + self._seconds(timeout))
+        settled = [
+            one for one, (answer, ours) in zip(tokens, told, strict=False) if ours and _ended(answer, whole=whole)
+        ]
+        answers = [answer for answer, _ in told]
         # What was rolled back is nothing to wait for, unless it is all there is.
         counted = [answer for answer in answers if answer.state != "aborted"] or answers or [Answer("visible")]
         worst = max(
@@ -132,15 +141,39 @@ class Headwater:
         return replace(worst, seconds=time.monotonic() - began, settled=tuple(settled))
 
     def wait_for_age(
-        self, seconds: float, sinks: Sequence[str] = (), *, views: Sequence[str] = (), timeout: float | None = None
+        self,
+        seconds: float,
+        sinks: Sequence[str] = (),
+        *,
+        views: Sequence[str] = (),
+        found_by: str = "search",
+        timeout: float | None = None,
     ) -> Answer:
         """Wait until what readers see is at most so old; arguments as ``wait``."""
-        asked = {"max_staleness_ms": int(seconds * 1000), "sinks": [*sinks], "views": [*views]}
-        return self._wait(asked, self.timeout if timeout is None else timeout)[0]
+        until = time.monotonic() + self._seconds(timeout)
+        age = {"max_staleness_ms": int(seconds * 1000)}
+        return self._wait({**age, "sinks": [*sinks], "views": [*views], "found_by": found_by}, until)[0][0]
 
-    async def wait_async(self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), **more: Any) -> Answer:
-        """As ``wait``, for coroutines: another thread waits."""
-        return await asyncio.to_thread(self.wait, token, sinks, **more)
+    async def wait_async(
+        self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), *, timeout: float | None = None, **more: Any
+    ) -> Answer:
+        """As ``wait``, for coroutines: another thread waits. Answered in time also where none is free."""
+        if not _tokens(token):
+            return self.wait(token, sinks, **more)
+        began, seconds = time.monotonic(), self._seconds(timeout)
+
+        def wait() -> Answer:
+            left = max(began + seconds - time.monotonic(), 0.0)
+            return self.wait(token, sinks, timeout=left, **more)
+
+        context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
+        waiting = asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), context.run, wait)
+        try:
+            await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
+            answer = waiting.result() if waiting.done() else _silent()
+        finally:
+            waiting.cancel()  # one that has not begun need not any more
+        return replace(answer, seconds=time.monotonic() - began)
 
     def age(self, sink: str) -> Age:
         """How old what a sink's readers see is."""
@@ -150,16 +183,41 @@ class Headwater:
         except _TROUBLE as error:
             return Age(None, None, *_words(error))
 
-    def _wait(self, asked: Mapping[str, Any], seconds: float) -> tuple[Answer, bool]:
-        """The answer, and whether it is the server's."""
-        seconds = min(seconds, _LONGEST_SECONDS)
-        body = {**asked, "timeout_ms": int(seconds * 1000)}
+    def _seconds(self, timeout: float | None) -> float:
+        return min(max(self.timeout if timeout is None else timeout, 0.0), _LONGEST_SECONDS)
+
+    def _wait_all(self, tokens: Sequence[str], asked: Mapping[str, Any], until: float) -> Sequence[tuple[Answer, bool]]:
+        """For each write the answer, and whether it is the server's: of all in one question, so that they wait at once.
+
+        Args:
+            tokens: of the writes.
+            asked: what else is asked.
+            until: when the time is used up, of ``time.monotonic``.
+        """
+        told: Sequence[tuple[Answer, bool]] = ()
+        if len(tokens) > 1:
+            told = self._wait({"token": tokens[0], "tokens": [*tokens[1:]], **asked}, until)
+            answer, ours = told[0]
+            if answer.code in _ONE_BY_ONE:
+                told = ()
+            elif not ours:
+                return [(answer, ours)] * len(tokens)
+        # One answer for several is of an old server, which heeds `token` alone.
+        return [*told, *(self._wait({"token": one, **asked}, until)[0] for one in tokens[len(told) :])]
+
+    def _wait(self, asked: Mapping[str, Any], until: float) -> Sequence[tuple[Answer, bool]]:
+        """The answers, one for each write that was asked for, and whether they are the server's."""
+        left = until - time.monotonic()
+        if left + _GRACE_SECONDS <= 0:
+            return [(_silent(), False)]
+        body = {**asked, "timeout_ms": int(max(left, 0.0) * 1000)}
         try:
-            found = self._ask("/v1/wait", json.dumps(body).encode(), seconds + _GRACE_SECONDS)
-            return Answer(found["state"], found["reason"], found["sinks"], found["waited_ms"] / 1000), True
+            found = self._ask("/v1/wait", json.dumps(body).encode(), left + _GRACE_SECONDS)
+            each = found.get("writes") or [found]
+            return [(Answer(one["state"], one["reason"], one["sinks"], one["waited_ms"] / 1000), True) for one in each]
         except _TROUBLE as error:
             reason, code = _words(error)
-            return Answer("unknown", reason, code=code), False
+            return [(Answer("unknown", reason, code=code), False)]
 
     def _ask(self, path: str, body: bytes | None, seconds: float) -> Any:
         query = f"?{urlencode({'pipeline': self.pipeline})}" if self.pipeline else ""
@@ -172,6 +230,17 @@ def _tokens(token: str | Sequence[str] | None) -> Sequence[str]:
     if token is None:
         return ()
     return (token,) if isinstance(token, str) else token
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Where coroutines' waits wait: what else an application has threads do is not held up. Those of a process are not
+    there in one that was forked from it."""
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="headwater-wait")
+
+
+def _silent() -> Answer:
+    return Answer("unknown", "no answer: the time is used up", code=NO_ANSWER)
 
 
 def _ended(answer: Answer, *, whole: bool) -> bool:

@@ -63,17 +63,23 @@ def _newer_columns(connection: Connection, names: Names) -> list[Action]:
             [names.schema, names.captured],
         )
         there = {name for (name,) in rows}
-    if {"condition", "sweep", "identity", "gap", "left_at", "begins"} <= there:
+    if {"condition", "sweep", "identity", "gap", "left_at", "begins", "read_through"} <= there:
         return []
     name = names.qualified(names.captured)
     alter = sql.SQL(
         "ALTER TABLE {} ADD COLUMN IF NOT EXISTS condition text,"
         " ADD COLUMN IF NOT EXISTS sweep boolean NOT NULL DEFAULT false,"
         " ADD COLUMN IF NOT EXISTS identity jsonb, ADD COLUMN IF NOT EXISTS gap jsonb,"
-        " ADD COLUMN IF NOT EXISTS left_at timestamptz, ADD COLUMN IF NOT EXISTS begins jsonb"
+        " ADD COLUMN IF NOT EXISTS left_at timestamptz, ADD COLUMN IF NOT EXISTS begins jsonb,"
+        " ADD COLUMN IF NOT EXISTS read_through jsonb"
     ).format(names.identifier(names.captured))
-    run = statements(f"adding columns to {name}", alter)
-    columns = "condition, sweep, identity, gap, left_at, begins"
+    # When a table was whole first is not known: by now it is, and what is read from now on is read again.
+    by_now = sql.SQL(
+        "UPDATE {} c SET read_through = jsonb_build_object('lsn', pg_current_wal_insert_lsn()::text,"
+        " 'topic', c.begins ->> 'topic') WHERE c.snapshot = 'done' AND c.gap IS NULL AND c.read_through IS NULL"
+    ).format(names.identifier(names.captured))
+    run = statements(f"adding columns to {name}", alter, by_now)
+    columns = "condition, sweep, identity, gap, left_at, begins, read_through"
     return [Action("table", name, "add columns (re-snapshots, what tables are)", None, columns, run)]
 
 
@@ -116,7 +122,7 @@ def _captured(names: Names) -> _Table:
         " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
         " changed_at timestamptz NOT NULL DEFAULT now(), condition text,"
         " sweep boolean NOT NULL DEFAULT false, identity jsonb, gap jsonb, left_at timestamptz,"
-        " begins jsonb)"
+        " begins jsonb, read_through jsonb)"
     ).format(names.identifier(names.captured))
     return names.captured, "captured tables and the state of their snapshots", [create, numbered(names)]
 

@@ -32,7 +32,9 @@ Examples:
 )
 @pipeline_argument
 @click.option("--lsn", metavar="X/Y", help="Through this position of the source's log.")
-@click.option("--time", "at", metavar="ISO8601", help="Through this moment, by the source's clock; UTC without a zone.")
+@click.option(
+    "--time", "at", metavar="ISO8601", help="Through this millisecond of the source's clock; UTC without a zone."
+)
 @click.option("--token", metavar="TOKEN", help="Through the write that this token is of.")
 @click.option("--cut", metavar="NAME", help="One that has a name.")
 @click.option("--tag", metavar="NAME", help="Give the cut a name: a tag on every table.")
@@ -68,9 +70,10 @@ def command(
     """Read every table of a warehouse as of one commit, with no transaction torn.
 
     The sink must say `history: true`. A cut takes every transaction that was committed at or before a position or a
-    moment, and no other, in all tables. Nothing is copied: what is printed is SQL over the tables <table>_history,
-    which gives the same rows whenever it is run (DuckDB's for an hour, or a table's next fifty commits: then have it
-    printed again).
+    moment, and no other, in all tables. A moment is a whole millisecond, of which all is taken: the log has no more of
+    when a transaction was committed. Nothing is copied: what is printed is SQL over the tables <table>_history, which
+    gives the same rows whenever it is run (DuckDB's for an hour, or a table's next fifty commits: then have it printed
+    again).
 
     Refused is a cut before history begins, beyond what history has applied, of another database than the history is
     of, or where compaction may have taken events before they were read (docs/sinks.md).
@@ -139,5 +142,5 @@ def _asked(pipeline: Pipeline, sink: str | None, given: dict[str, Any]) -> Any:
         raise click.BadParameter(
             f"{given['at']} is no moment like 2026-11-24T12:00:00Z", param_hint="--time"
         ) from error
-    exact = None if given["cut"] is None else int(named_cut(pipeline, sink, given["cut"])["cut"])
+    exact = None if given["cut"] is None else int(named_cut(pipeline, sink, given["cut"], given["tables"])["cut"])
     return Asked(lsn, at, given["token"], given["wait"], exact, given["tables"], given["cut"])

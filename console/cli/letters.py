@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
 from console.cli.shared.cut import shorter
 from console.cli.shared.options import (
@@ -196,7 +196,7 @@ def _show(one: Mapping[str, Any], *, values: bool) -> None:
     for name, value in (("document", one["document"]), ("record", one["record"]["value"])):
         if value is not None:
             click.echo(f"  {name}:")
-            text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+            text = value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
             click.echo("\n".join(f"    {line}" for line in text.splitlines()))
     if not values:
         click.echo("  --values shows the reason in full, the document and the record")

@@ -29,8 +29,8 @@ def command(file: Path, sink: str, why: str | None, as_json: bool) -> None:
     meanwhile leaves the sink alone too. `status` says `paused`. Nothing is lost: the log keeps every change, deletes
     for kafka.tombstone_retention_hours. An older copy (a snapshot from before the pause) is another thing: what was
     applied after it was made is not applied again, and the sink needs `rebuild --auto`. Until it is resumed `rebuild`,
-    `promote`, `rollback`, `retire`, `verify --repair`, `letters replay` and `run --until-caught-up` refuse the sink by
-    name; of those that are under way none begins another view, or page of keys.
+    `promote`, `rollback`, `retire`, `verify --repair`, `letters replay`, `erase` and `run --until-caught-up` refuse the
+    sink by name; of those that are under way none begins another view, or page of keys.
 
     Exit code 0: nothing is written to it from now on (also if it was paused before); 1: an error, or a process that has
     not let go within a minute.

@@ -28,7 +28,8 @@ def command(file: Path, sink: str, number: int | None, force: bool, as_json: boo
 
     It was kept up to date by `run`, so nothing is lost by going back: one that is behind what readers see now is waited
     for, half a minute at the most, and then refused unless with --force; so is one of which more dead letters stand
-    than of the one that readers see. The one that is left stays as well.
+    than of the one that readers see. The one that is left stays as well. What the file asks for is not changed by it:
+    put the file back, as it is said then. `run` builds nothing of what is left again unasked.
     """
     from cdc.pipeline import load
     from operations.generations.promote import candidate, promote

@@ -37,8 +37,9 @@ def command(files: tuple[Path, ...], host: str, port: int, names: tuple[str, ...
     belongs on the same machine; it needs the passwords that the files name.
 
     It listens to this machine alone. Another --host needs a token, taken from the environment: who bears
-    HEADWATER_READ_TOKEN may ask, who bears HEADWATER_OPERATE_TOKEN may also do, and who bears HEADWATER_STREAM_TOKEN
-    may subscribe to changes and nothing else; sent as `Authorization: Bearer …`, or typed into the page's form.
+    HEADWATER_READ_TOKEN may ask, and who bears HEADWATER_OPERATE_TOKEN may also do; sent as `Authorization: Bearer …`,
+    or typed into the page's form. Who bears HEADWATER_STREAM_TOKEN may subscribe to changes and nothing else, and sees
+    no page.
     """
     from console.http.server import serve
     from console.log_lines import log_lines, say

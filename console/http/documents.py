@@ -54,11 +54,10 @@ def wanted(
     cause: Annotated[str | None, Query(max_length=1_000, description="A regular expression, of RE2.")] = None,
     since: Annotated[str | None, Query(max_length=50, description="30m, 2h, 7d ago, or a date or time.")] = None,
     generation: Annotated[int | None, Query(ge=1, description="Of one sink; else the one that readers see.")] = None,
-    values: Values = False,
 ) -> Wanted:
-    """Which letters are meant, by what is told of them to who asks."""
+    """Which letters are meant, by what who asks may be told of them: who may operate finds what a job would forget."""
     at = None if since is None else moment(since)
-    return Wanted(sink, view, table, key, cause, at, generation, whole=sees(request, values=values))
+    return Wanted(sink, view, table, key, cause, at, generation, whole=request.state.role == "operate")
 
 
 Meant = Annotated[Wanted, Depends(wanted)]

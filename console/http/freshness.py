@@ -13,16 +13,21 @@ from cdc.ages import at_least
 from cdc.token import MAX_CHARS, parse_token
 from console.http.reports import Asked
 from console.http.served import known_sinks, known_views
+from operations.freshness.answers import of_all
 from operations.freshness.sights import NEW_SECONDS
 from operations.freshness.wait import Wait
 
 # Who waits longer holds a connection that somebody between may have closed long ago.
 LONGEST_MS = 60_000
+# "Is it visible now?" takes a moment to know: the database and the slot are asked, an index is refreshed. Less than the
+# second that headwater-client waits longer than it lets a server wait.
+NOW_SECONDS = 0.75
 # Who asks first how old a sink is begins the look, and waits for it so long; looked for that often.
 FIRST_SECONDS, LOOK_SECONDS = 2.5, 0.1
 
 router = APIRouter()
 Name = Annotated[str, Field(max_length=500)]
+Token = Annotated[str, Field(max_length=MAX_CHARS)]
 
 
 class WaitRequest(BaseModel):
@@ -31,8 +36,9 @@ class WaitRequest(BaseModel):
     # A misspelt `token` would wait for something else, and a misspelt `sinks` for all of them.
     model_config = ConfigDict(extra="forbid")
 
-    token: str | None = Field(
-        default=None, max_length=MAX_CHARS, description="Of the write; without one: all that is committed now."
+    token: Token | None = Field(default=None, description="Of the write; without any: all that is committed now.")
+    tokens: list[Token] = Field(
+        default=[], max_length=64, description="Of more writes: all are waited for at once, `writes` tells of each."
     )
     sinks: list[Name] = Field(default=[], max_length=64, description="These sinks; all if empty.")
     views: list[Name] = Field(default=[], max_length=256, description="Only these views of them; all if empty.")
@@ -42,28 +48,39 @@ class WaitRequest(BaseModel):
     max_staleness_ms: int | None = Field(
         default=None, ge=0, description="Instead of a token: enough if what readers see is at most this old."
     )
-    timeout_ms: int = Field(default=2_000, ge=0, le=LONGEST_MS, description="Then `timeout` is answered.")
+    timeout_ms: int = Field(
+        default=2_000,
+        ge=0,
+        le=LONGEST_MS,
+        description="Then `timeout` is answered; 0: as soon as it is known whether it is visible now.",
+    )
 
 
 @router.post("/v1/wait")
 async def wait(body: WaitRequest, asked: Asked) -> dict[str, Any]:
-    """Wait until readers can see a write: `visible`, `timeout`, `rejected`, `aborted` or `unknown`; never a lie."""
+    """Wait until readers can see a write: `visible`, `timeout`, `rejected`, `aborted` or `unknown`; never a lie.
+
+    Of several writes the worst is answered, and each in `writes`, in the order of `token` and `tokens`.
+    """
     pipeline, waits = asked.pipeline, asked.waits
     sinks = known_sinks(pipeline, body.sinks)
     views = known_views(pipeline, sinks, body.views)
-    token = None if body.token is None else parse_token(body.token)
-    until = time.monotonic() + body.timeout_ms / 1000
-    search = body.found_by == "search"
-    if token is None and body.max_staleness_ms is not None:
-        one = waits.fresh(sinks, views, body.max_staleness_ms / 1000, search=search)
+    tokens = [parse_token(one) for one in ([] if body.token is None else [body.token]) + body.tokens]
+    search, now = body.found_by == "search", body.timeout_ms == 0
+    until = time.monotonic() + (NOW_SECONDS if now else body.timeout_ms / 1000)
+    if tokens:
+        begun = waits.begin([Wait(token, sinks, views, search) for token in tokens])
+    elif body.max_staleness_ms is not None:
+        begun = [waits.fresh(sinks, views, body.max_staleness_ms / 1000, search=search)]
     else:
-        one = waits.begin(Wait(token, sinks, views, search))
-    ended = asyncio.wrap_future(one.ended)
+        begun = waits.begin([Wait(None, sinks, views, search)])
+    told = [asyncio.wrap_future(one.known if now else one.ended) for one in begun]
     try:
-        await asyncio.wait({ended}, timeout=max(until - time.monotonic(), 0.0))
+        await asyncio.wait(told, timeout=max(until - time.monotonic(), 0.0))
     finally:  # also when who asked has gone
-        answer = waits.give_up(one)
-    return answer.to_dict()
+        answers = [waits.give_up(one) for one in begun]
+    answer = of_all(answers).to_dict()
+    return {**answer, "writes": [one.to_dict() for one in answers]} if body.tokens else answer
 
 
 @router.get("/v1/sinks/{sink}/freshness")

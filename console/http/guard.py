@@ -77,8 +77,10 @@ class Access:
 
     @property
     def bearers(self) -> Mapping[str, Role]:
-        """What a session may stand for."""
-        return self.tokens or {self.secret: "operate"}
+        """What a session may stand for: pages show nothing to who may only subscribe."""
+        if not self.tokens:
+            return {self.secret: "operate"}
+        return {token: role for token, role in self.tokens.items() if role != "stream"}
 
     def role(self, header: str | None) -> Role | None:
         """What the bearer of an ``Authorization`` header may do; None for nothing."""

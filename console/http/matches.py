@@ -38,7 +38,7 @@ async def matches(
     last_event_id: Annotated[str | None, Header(max_length=MAX_CHARS)] = None,
 ) -> Response:
     """What becomes of a view's documents under its standing queries as server-sent events, docs/standing-queries.md:
-    `match`, `reset`, `snapshot`, `ready`, `slow`."""
+    `match`, `reset`, `snapshot`, `ready`, `alive`, `slow`."""
     if request.state.role not in ("operate", "stream"):
         raise Refused("a stream shows what rows hold: this token may not see that", fix="use one that may stream")
     streams = request.app.state.streams

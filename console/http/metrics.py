@@ -14,5 +14,5 @@ router = APIRouter()
 def scrape(request: Request) -> PlainTextResponse:
     """All pipelines, in Prometheus' text format; asks no server (docs/metrics.md)."""
     pipelines = request.app.state.pipelines
-    text = metrics(pipelines.get(name).pipeline for name in pipelines.names)
+    text = metrics(one.pipeline for one in pipelines)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

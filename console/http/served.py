@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cdc.errors import ConfigError, HeadwaterError, UnknownName
@@ -73,7 +73,7 @@ class Served:
 
 
 class Pipelines:
-    """All pipelines of a server, by name.
+    """All pipelines of a server, by the name that each has now: a file may be given another one meanwhile.
 
     Args:
         files: pipeline files.
@@ -84,42 +84,43 @@ class Pipelines:
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
-        self._served: dict[str, Served] = {}
-        for file in files:
-            one = Served(file)
-            name = one.pipeline.name
-            if name in self._served:
-                raise ConfigError(
-                    f"{file} and {self._served[name].file} are both called {name}", fix="name one of them"
-                )
-            self._served[name] = one
+        self._served = [Served(file) for file in files]
+        for name in self.names:
+            self.get(name)
+
+    def __iter__(self) -> Iterator[Served]:
+        """Each of them."""
+        return iter(self._served)
 
     @property
     def names(self) -> list[str]:
         """Their names."""
-        return sorted(self._served)
+        return sorted({one.pipeline.name for one in self})
 
     def get(self, name: str | None) -> Served:
         """The pipeline of this name; the only one without a name.
 
         Raises:
             UnknownName: there is none, or several to choose from.
+            ConfigError: two of this name (terminal).
         """
-        if name is None and len(self._served) == 1:
-            return next(iter(self._served.values()))
-        if name is None or name not in self._served:
-            what = "this server has several pipelines" if name is None else f"there is no pipeline {name} here"
-            raise UnknownName(what, fix=f"add ?pipeline= with one of {', '.join(self.names)}")
-        return self._served[name]
+        found = [one for one in self if name in (None, one.pipeline.name)]
+        if len(found) == 1:
+            return found[0]
+        if name is not None and found:
+            files = " and ".join(str(one.file) for one in found)
+            raise ConfigError(f"{files} are both called {name}", fix="name one of them")
+        what = "this server has several pipelines" if name is None else f"there is no pipeline {name} here"
+        raise UnknownName(what, fix=f"add ?pipeline= with one of {', '.join(self.names)}")
 
     def watch(self) -> None:
         """Begin to look at all of them in the background."""
-        for one in self._served.values():
+        for one in self:
             one.watching.start()
 
     def close(self) -> None:
         """End all waits."""
-        for one in self._served.values():
+        for one in self:
             one.close()
 
 
@@ -137,14 +138,15 @@ def known_sinks(pipeline: Pipeline, names: Iterable[str]) -> list[str]:
 
 
 def known_views(pipeline: Pipeline, sinks: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """These views; all without a name.
+    """These views; all without a name. One that readers see is known, whether the file still names it or not.
 
     Raises:
         UnknownName: one that a sink does not keep: whoever waits for it there would be told of the others.
     """
     wanted = tuple(names)
     for sink in sinks if wanted else ():
-        kept = pipeline.sinks[sink].view_names or tuple(register_of(pipeline, sink).generation().views())
+        seen = register_of(pipeline, sink).generation().views()
+        kept = tuple(dict.fromkeys((*pipeline.sinks[sink].view_names, *seen)))
         for name in wanted:
             if name not in kept:
                 raise UnknownName(f"sink {sink} has no view {name}", fix=f"choose from {', '.join(kept)}")

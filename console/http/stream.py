@@ -51,7 +51,7 @@ async def stream(
     last_event_id: Annotated[str | None, Header(max_length=MAX_CHARS)] = None,
 ) -> Response:
     """Every change of a view's documents as server-sent events, docs/push.md: `change`, `reset`, `snapshot`, `ready`,
-    `slow`."""
+    `alive`, `slow`."""
     if request.state.role not in ("operate", "stream"):
         raise Refused("a stream shows what rows hold: this token may not see that", fix="use one that may stream")
     streams = request.app.state.streams
@@ -122,7 +122,7 @@ class Events(Response):
     def _body(self, found: Sequence[Told] | str) -> bytes:
         if isinstance(found, str):
             self._cursor = found
-            return b": nothing new\nid: %s\n\n" % found.encode()
+            return _event(told.alive(found))
         self._cursor = (found[-1].cursor if found else None) or self._cursor
         return _shared_body(found) if isinstance(found, tuple) else _body(found)
 

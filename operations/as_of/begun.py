@@ -46,6 +46,17 @@ def have_rows(pipeline: Pipeline, tables: Collection[str]) -> set[str]:
     return found
 
 
+def whole_since(pipeline: Pipeline, connection: Connection) -> dict[str, int]:
+    """Where the log was (LSN in bytes) when all rows of a table were in its topic for the first time, of those captured
+    tables of which that is known.
+
+    Raises:
+        SourceUnavailable: no answer (transient).
+    """
+    listed = read_captured(connection, Names.of(pipeline))
+    return {table: one.read_through for table, one in listed.items() if one.read_through is not None}
+
+
 def being_read(pipeline: Pipeline, connection: Connection, tables: Collection[str]) -> set[str]:
     """Those of these tables that are to be read again, or for the first time, while the source is streamed.
 

@@ -36,7 +36,7 @@ from connectors.database.write_tokens import read_history, read_standing
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, connect
-from operations.as_of.begun import NotBegun, being_read, have_rows
+from operations.as_of.begun import NotBegun, being_read, have_rows, whole_since
 from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import reads_of, refuse_early, refuse_unread, refuse_unread_moment
@@ -63,7 +63,7 @@ class Asked:
 
     Attributes:
         lsn: in bytes.
-        at: epoch seconds.
+        at: epoch seconds; the millisecond that it lies in counts whole.
         token: of a write (cdc/token.py).
         wait: how long history may take to begin and to come there, in seconds.
         cut: the very cut, packed: one that was given a name.
@@ -144,6 +144,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     with connect(pipeline.source) as connection:
         # First: what has been read by now lies below the log's ends that history is waited for.
         unread, lost = being_read(pipeline, connection, all_of), read_lost(connection, Names.of(pipeline))
+        whole = whole_since(pipeline, connection)
         topics = [pipeline.topic(table) for table in tables]
         watch = FrontierWatch(pipeline, connection, topics, folder, snapshot, whole=not unread)
         frontier, place = _frontier(pipeline, connection, watch, asked, list(tables.values()), say)
@@ -153,17 +154,20 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     lsn, at_us = place.lsn if own is None else None, place.at_us
     tables = {name: tables[name] for name in roots}
     # A moment is held against the reading of every table, also of those that are not shown.
-    reads = reads_of(tables if at_us is None else every, times=at_us is not None)
-    anew = [name for name, table in tables.items() if table.name()[-1] == roots[name].name + HISTORY]
-    begun = {name: int(tables[name].properties[BEGINS]) for name in anew if BEGINS in tables[name].properties}
-    unread |= have_rows(pipeline, begun.keys() - reads.keys())
-    refuse_unread(reads, [name for name in anew if name in unread], snapshot)
-    refuse_early(reads, tables, found, snapshot, begun)
+    anew = {name for name, table in every.items() if table.name()[-1] == all_of[name].name + HISTORY}
+    begun = {name: int(every[name].properties[BEGINS]) for name in anew if BEGINS in every[name].properties}
+    # One that was begun anew behind that had been read whole under its former key.
+    whole = {name: at for name, at in whole.items() if at > begun.get(name, 0)}
+    reads = reads_of(tables if at_us is None else every, whole, times=at_us is not None)
+    # What a cut has was read before it got its name, whatever was read again, or missed, since.
+    unnamed = {name: table for name, table in tables.items() if CUT + (asked.name or "") not in table.properties}
+    unread |= have_rows(pipeline, (begun.keys() & tables.keys()) - reads.keys() - whole.keys())
+    again = whole.keys() & reads.keys()
+    refuse_unread(reads, [name for name in unnamed if name in anew and name in unread - again], snapshot)
+    refuse_early(reads, unnamed, found, snapshot, begun)
     if at_us is not None:
         refuse_unread_moment(reads, roots, at_us, snapshot)
     refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us, None if own is None else unpack(own)[1] + 1)
-    # What a cut has was read before it got its name, whatever was missed since.
-    unnamed = {name: table for name, table in tables.items() if CUT + (asked.name or "") not in table.properties}
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), unnamed, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
 
@@ -215,10 +219,11 @@ def _frontier(
     now = read_moment(connection)
     if asked.at is not None:
         clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+        at_us = whole_ms(asked.at)
+        moment = datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat()
         if clock is None or asked.at > float(clock[0]):
-            raise _future(datetime.fromtimestamp(asked.at, UTC).isoformat())
-        at_us = int(asked.at * 1_000_000)
-        words = f"the moment {datetime.fromtimestamp(asked.at, UTC).isoformat()}"
+            raise _future(moment)
+        words = f"the moment {moment}"
         return watch.wait(lambda one: one.at_us > at_us, words, asked.wait, say), _Place(at_us=at_us)
     if asked.cut is not None:
         lsn = unpack(asked.cut)[1]
@@ -351,6 +356,12 @@ def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work:
                     say(f"waiting for history to begin: {found}")
                     told = True
             time.sleep(AGAIN_SECONDS)
+
+
+def whole_ms(at: float) -> int:
+    """The millisecond (as µs since 1970) that a moment (epoch seconds) lies in: the log has no more of when something
+    was committed, so nothing within it can be told from the moment. Pure."""
+    return round(at * 1_000_000) // 1000 * 1000
 
 
 def moment_of(text: str) -> float:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused, TagExists, UnknownName
 from cdc.pipeline import Pipeline
 from cdc.records.history import quoted_by
 from operations.state.catalogue import source_catalogue
-from operations.state.history import history_sink, root_tables
+from operations.state.history import history_sink, root_tables, topics_read
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import CUT, all_histories, tag, tags, untag
+from sinks.iceberg.history import CUT, TABLE, cuts_of, histories_in, tag, untag
+from sinks.iceberg.remains import OURS
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from operations.as_of.cut import Cut
@@ -63,7 +63,7 @@ def _give(table: Table, name: str, said: Mapping[str, Any]) -> None:
     """Called anew after a commit of somebody else's, which may have been this very name."""
     if _empty(table):
         table.refresh()
-    if tags([table]).get(name) == said:
+    if cuts_of(table).get(name) == said:
         return  # the answer to it was lost
     _refuse_there(table, name)
     tag(table, name, said)
@@ -71,8 +71,23 @@ def _give(table: Table, name: str, said: Mapping[str, Any]) -> None:
 
 def _take_back(table: Table, name: str, said: Mapping[str, Any]) -> None:
     table.refresh()
-    if tags([table]).get(name) == said:  # else it is somebody else's
+    if cuts_of(table).get(name) == said:  # else it is somebody else's
         untag(table, name)
+
+
+def refuse_ours(name: str) -> None:
+    """Refuse a name that a branch of each table has, or may get. Pure.
+
+    A table without a snapshot takes it all the same, and an erasure takes what has it for no tag that keeps a row.
+
+    Raises:
+        TagExists: it is one (terminal).
+    """
+    if name in OURS:
+        whose = "Iceberg's own branch, which every table has" if name == "main" else "a branch that Headwater makes"
+        raise TagExists(
+            f"no cut can be called {name}: so is {whose}", means="nothing was changed", fix="choose another name"
+        )
 
 
 def refuse_named(pipeline: Pipeline, sink: str, name: str) -> None:
@@ -120,44 +135,79 @@ def _again(table: Table, work: Any) -> Any:
 
 
 def list_cuts(pipeline: Pipeline, sink: str | None) -> list[dict[str, Any]]:
-    """Every cut with a name, the oldest first."""
-    name = history_sink(pipeline, sink)
-    with open_catalog(pipeline.sinks[name], catalog_name(name)) as catalog:
-        found = tags(_tables(pipeline, catalog, name))
-    return sorted(({"name": one, **said} for one, said in found.items()), key=lambda one: one["at"])
+    """Every cut with a name, the oldest first; also those of tables that the sink keeps no more."""
+    with _named_in(pipeline, sink) as (histories, _):
+        found = _distinct({"name": one, **said} for table in histories for one, said in cuts_of(table).items())
+    return sorted(found, key=lambda one: one["at"])
 
 
-def named_cut(pipeline: Pipeline, sink: str | None, name: str) -> dict[str, Any]:
+def named_cut(pipeline: Pipeline, sink: str | None, name: str, tables: Collection[str] = ()) -> dict[str, Any]:
     """What was said of a cut.
 
+    Args:
+        pipeline: the loaded file.
+        sink: whose history; None where only one sink keeps it.
+        name: of the cut.
+        tables: that are to be shown; none for all that the sink keeps.
+
     Raises:
-        UnknownName: there is none of that name (terminal).
+        UnknownName: there is none of that name; or it is the name of one cut in some of these tables, and of another
+            one in others (terminal).
     """
-    found = list_cuts(pipeline, sink)
-    for one in found:
-        if one["name"] == name:
-            return one
-    there = ", ".join(one["name"] for one in found) or "none"
-    raise UnknownName(f"there is no cut {name}", fix=f"there is {there}: `headwater as-of FILE --list`")
+    with _named_in(pipeline, sink) as (histories, kept):
+        cuts = [(table.properties[TABLE], cuts_of(table)) for table in histories]
+    found = [(table, named[name]) for table, named in cuts if name in named]
+    if not found:
+        raise _unknown(name, {one for _, named in cuts for one in named})
+    shown = [(table, said) for table, said in found if table in (tables or kept)] or found
+    if len(_distinct(said for _, said in shown)) > 1:
+        where = ", ".join(f"{said['lsn']} in {table}" for table, said in shown)
+        raise UnknownName(
+            f"{name} is the name of several cuts: {where}",
+            means="together their tables would be of two moments; nothing was read",
+            fix=f"ask for the tables of one (--table), or take the name back of all (--drop {name})",
+        )
+    return shown[0][1]
 
 
 def drop_cut(pipeline: Pipeline, sink: str | None, name: str) -> None:
-    """Take a cut's name back; what it shows stays in the tables.
+    """Take a cut's name back, in all tables that have it, also those that the sink keeps no more; what it shows stays.
 
     Raises:
         UnknownName: there is none of that name (terminal).
     """
-    named_cut(pipeline, sink, name)
-    there = history_sink(pipeline, sink)
-    with open_catalog(pipeline.sinks[there], catalog_name(there)) as catalog:
-        for table in _tables(pipeline, catalog, there):
+    with _named_in(pipeline, sink) as (histories, _):
+        cuts = [(table, cuts_of(table)) for table in histories]
+        found = [table for table, named in cuts if name in named]
+        if not found:
+            raise _unknown(name, {one for _, named in cuts for one in named})
+        for table in found:
             _again(table, lambda one: untag(one, name))
 
 
-def _tables(pipeline: Pipeline, catalog: Catalog, sink: str) -> list[Table]:
-    """Every history of the sink's tables, those that were put aside too: cuts were named in them."""
-    namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
-    found: list[Table] = []
-    for table in root_tables(pipeline, source_catalogue(pipeline), sink).values():
-        found += all_histories(catalog, namespace, table.name, table.qualified)
+def _unknown(name: str, known: Collection[str]) -> UnknownName:
+    there = ", ".join(sorted(known)) or "none"
+    return UnknownName(f"there is no cut {name}", fix=f"there is {there}: `headwater as-of FILE --list`")
+
+
+def _distinct(said: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for one in said:
+        if one not in found:
+            found.append(one)
     return found
+
+
+@contextmanager
+def _named_in(pipeline: Pipeline, sink: str | None) -> Iterator[tuple[list[Table], Collection[str]]]:
+    """Every history that a cut of the sink may have been named in, and the tables that the sink keeps now.
+
+    Those that were put aside, and those of tables that were taken out of the sink: their tags keep files, and a name
+    that was forgotten there would have two cuts once such a table comes back.
+    """
+    name = history_sink(pipeline, sink)
+    part = pipeline.sinks[name]
+    kept = root_tables(pipeline, source_catalogue(pipeline), name)
+    read = {topic.removeprefix(pipeline.topic("")) for topic in topics_read(pipeline, name)}
+    with open_catalog(part, catalog_name(name)) as catalog:
+        yield histories_in(catalog, part.namespace, {*kept, *read}), kept  # type: ignore[union-attr]

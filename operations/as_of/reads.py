@@ -30,10 +30,18 @@ class Reads:
     times: tuple[datetime, datetime] | None = None
 
 
-def reads_of(tables: Mapping[str, Table], times: bool) -> dict[str, Reads]:
-    """What was read of each table, one scan a table, moments if asked for; tables of which nothing was are left out."""
+def reads_of(tables: Mapping[str, Table], through: Mapping[str, int], times: bool) -> dict[str, Reads]:
+    """What was read of each table, one scan a table; tables of which nothing was are left out.
+
+    Args:
+        tables: their histories.
+        through: where each of them had been read whole for the first time, packed, of those of which that is known:
+            what was read again behind it, as after an ALTER TABLE, takes no cut away.
+        times: moments are asked for, too.
+    """
     columns = (AFTER, TIME) if times else (AFTER,)
-    found = {name: all_bounds(table, columns, f"{OP} = '{READ}'") for name, table in tables.items()}
+    ends = {name: f" AND {AFTER} < {at}" for name, at in through.items()}
+    found = {name: all_bounds(table, columns, f"{OP} = '{READ}'{ends.get(name, '')}") for name, table in tables.items()}
     return {name: Reads(read[AFTER], read.get(TIME)) for name, read in found.items() if AFTER in read}
 
 

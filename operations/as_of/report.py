@@ -9,7 +9,7 @@ from cdc.records.history import set_aside
 from cdc.records.position import format_lsn, unpack
 from cdc.saying import Say
 from operations.as_of.cut import Asked, Cut, with_cut
-from operations.as_of.naming import name_cut, refuse_named
+from operations.as_of.naming import name_cut, refuse_named, refuse_ours
 from operations.as_of.reading import statements
 from sinks.iceberg.history import own_columns
 
@@ -27,6 +27,8 @@ def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, s
     Raises:
         HeadwaterError: as ``operations.as_of.cut.find_cut`` and ``operations.as_of.naming.name_cut``.
     """
+    if tag is not None:
+        refuse_ours(tag)
 
     def work(cut: Cut) -> dict[str, Any]:
         if tag is not None:

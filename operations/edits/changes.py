@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import Part
+from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.opened import named_tables
 from operations.state.folder import chosen_sinks, register_of
 from spark.disk.made_of import as_defined, outdated
@@ -40,7 +41,9 @@ class Changes:
     Attributes:
         added: sinks that are taken up.
         removed: sinks that are let go; what they hold stays.
-        rebuilt: sinks of which a next generation is built, and in what the file differs from the living one.
+        rebuilt: sinks of which a next generation is built, and in what the file differs from the living one; not one
+            that readers were taken back from.
+        gone_back: sinks of which the file asks for what readers were taken back from -> that generation.
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
         widened: sinks of all tables that were none before: they take up what they do not keep yet.
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
@@ -50,6 +53,7 @@ class Changes:
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    gone_back: Mapping[str, int] = field(default_factory=dict)
     outlived: Mapping[str, Sequence[int]] = field(default_factory=dict)
     widened: Sequence[str] = ()
     reopened: Sequence[tuple[str, int]] = ()
@@ -61,6 +65,7 @@ class Changes:
             "added": list(self.added),
             "removed": list(self.removed),
             "rebuilt": {sink: list(because) for sink, because in self.rebuilt.items()},
+            "gone_back_from": dict(self.gone_back),
             "outlived": {sink: list(numbers) for sink, numbers in self.outlived.items()},
             "widened": list(self.widened),
             "reopened": sorted({sink for sink, _ in self.reopened}),
@@ -77,6 +82,9 @@ class Changes:
         for sink, because in self.rebuilt.items():
             if sink not in told:
                 said.append(f"run builds the next generation of sink {sink}, because {', '.join(because[:5])}")
+        for sink, left in self.gone_back.items():
+            if sink not in told:
+                said.append(f"run builds nothing of sink {sink}: {taken_back(sink, left, 'FILE')}")
         for sink, numbers in self.outlived.items():
             which = f"generation{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
@@ -101,18 +109,20 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         restart.append(f"sinks ({', '.join(only)}, which it was started for, is gone)")
     if restart:
         return Changes(restart=tuple(restart))
-    rebuilt, outlived = {}, {}
+    rebuilt, outlived, gone_back = {}, {}, {}
     for name in mine:
         register = register_of(new, name)
-        living = register.generation()
-        if living.started and (because := outdated(new, living)):
+        if because := asked(new, register):
             rebuilt[name] = because
             if before := [one.number for one in register.previous()]:
                 outlived[name] = before
+        elif (left := gone_back_from(new, register)) is not None:
+            gone_back[name] = left
     return Changes(
         added=tuple(name for name in new.sinks if name not in old.sinks and not only),
         removed=tuple(name for name in chosen_sinks(old, only) if name not in new.sinks),
         rebuilt=rebuilt,
+        gone_back=gone_back,
         outlived=outlived,
         widened=tuple(
             name for name in mine if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt

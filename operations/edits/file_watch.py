@@ -19,13 +19,13 @@ from cdc.polling import pause_after
 from operations.child_process import Apart, Start, end_all
 from operations.edits.build import build, left_behind, remove_left
 from operations.edits.changes import Changes, changes_between
+from operations.generations.outdated import asked
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
 from operations.state.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from spark.disk.files import stamp
-from spark.disk.made_of import outdated
 
 if TYPE_CHECKING:
     from operations.losses.losses import Losses
@@ -282,8 +282,7 @@ class FileWatch:
         begun, and was ended by `run`."""
         because: Sequence[str] = ()
         with suppress(HeadwaterError):  # what can't be read is told by who runs it
-            living = register_of(self.engine.pipeline, sink).generation()
-            because = outdated(self.plain, living) if living.started else ()
+            because = asked(self.plain, register_of(self.engine.pipeline, sink))
         if not because:
             return []
         self.building[sink] = _Building(sink)

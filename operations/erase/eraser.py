@@ -27,7 +27,7 @@ from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Subject
 from operations.erase.tables import Held, tables_of
-from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_tags
+from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_paused_since, refuse_tags
 from operations.state.catalogue import source_catalogue
 from spark.disk.files import write_atomic
 
@@ -106,7 +106,8 @@ class Eraser:
             RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused (StateError also while another erasure of
                 the pipeline is at work); nothing was erased, but if it was for a tag that was set meanwhile: then some
                 places are done, and the message says so.
-            EraseUnfinished: a server has not let go in time; the same again goes on (transient).
+            EraseUnfinished: a server has not let go in time, or somebody has paused a sink meanwhile; the same again
+                goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
         if self.options.act:
@@ -193,6 +194,7 @@ class Eraser:
         letters.supersede()
         self._compact(in_letters, lambda: None)
         found = erase_tables(subject, builds, move_tags=self.options.move_tags)
+        refuse_paused_since(subject, sorted({build.opened.sink for build in builds}))
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)

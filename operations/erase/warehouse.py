@@ -23,7 +23,7 @@ from operations.erase.tables import Held, history_name, tables_of, warehouses
 from operations.run.session import open_spark
 from operations.state.folder import register_of
 from operations.state.history import history_folder, history_lease
-from operations.state.pausing import ERASURE, LET_GO_SECONDS, pause, paused, refuse_paused, resume
+from operations.state.pausing import ERASURE, LET_GO_SECONDS, pause, pause_of, paused, refuse_paused, resume
 from sinks.iceberg.catalogue import catalog_name, find_table
 from spark.disk.lease import STOP_IT
 from spark.warehouse.brief import shortened
@@ -53,17 +53,33 @@ def reason(subject: Subject) -> str:
 
 
 def go_on(subject: Subject, builds: Sequence[Build]) -> None:
-    """Let warehouses go on that a killed erasure of this row has left paused; refuse those that somebody else has.
+    """Let warehouses go on that a killed erasure of this row has left paused; refuse sinks that somebody else has.
 
     Raises:
         StateError: one is (terminal).
     """
-    for sink in warehouses(subject, builds):
+    for sink in sorted({*warehouses(subject, builds), *(build.opened.sink for build in builds)}):
         found = paused(subject.pipeline, sink)
         if found is not None and found.why != reason(subject):
             refuse_paused(subject.pipeline, [sink], "nothing was erased")
         if found is not None:
             resume(subject.pipeline, sink)
+
+
+def refuse_paused_since(subject: Subject, sinks: Collection[str]) -> None:
+    """Leave sinks alone that somebody has paused since ``go_on``: the topic's compaction takes minutes.
+
+    Raises:
+        EraseUnfinished: one is (transient).
+    """
+    for sink in sinks:
+        found = pause_of(subject.pipeline, sink)
+        if found is not None and found.why != reason(subject):
+            raise EraseUnfinished(
+                f"sink {sink} is paused {found.words}",
+                means="it is to be left alone, and may still hold the row; other places are done",
+                fix=f"`headwater resume {subject.pipeline.file or 'FILE'} {sink}`; then the same again goes on",
+            )
 
 
 def refuse_tags(held: Sequence[Held], *, move: bool, so: str = "nothing was erased") -> None:
@@ -105,6 +121,7 @@ def erase_tables(subject: Subject, builds: Sequence[Build], *, move_tags: bool) 
 
     Raises:
         TagsHold: a tag or a branch that keeps it was set since that was looked for first (terminal).
+        EraseUnfinished: somebody has paused a sink since (transient): nothing was written to it.
         StateError: a process does not let go of a sink, which stays paused; the same again waits for it.
         Exception: as Spark wraps what Iceberg says; what was done is done, and the sink goes on.
     """
@@ -132,6 +149,7 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
     pipeline = subject.pipeline
     subject.say(f"pausing sink {sink}")
     pause(pipeline, sink, reason(subject), subject.say)
+    refuse_paused_since(subject, [sink])  # a pause that stands stays whose it is
     with ExitStack() as held:
         register = register_of(pipeline, sink)
         for entry in register.entries():
@@ -150,8 +168,10 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Who writes to it takes it as soon as it is let go.
-            resume(pipeline, sink)
+            # Who writes to it takes it as soon as it is let go. Resumed and paused again meanwhile it is another's.
+            found = pause_of(pipeline, sink)
+            if found is not None and found.why == reason(subject):
+                resume(pipeline, sink)
 
 
 def end_untold(subject: Subject, places: Sequence[Place]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 # The worst last: an answer for several sinks is the worst of theirs.
@@ -62,6 +62,17 @@ class Answer:
             "waited_ms": round(self.seconds * 1000, 1),
             "sinks": {name: vars(one) for name, one in sorted(self.sinks.items())},
         }
+
+
+def of_all(answers: Sequence[Answer]) -> Answer:
+    """What is answered of several writes: the worst one's answer. Pure.
+
+    Args:
+        answers: of each of them; at least one.
+    """
+    # What was rolled back is nothing to wait for, unless it is all there is.
+    counted = [one for one in answers if one.state != "aborted"] or answers
+    return replace(max(counted, key=lambda one: STATES.index(one.state)), seconds=max(one.seconds for one in answers))
 
 
 def worst(states: list[State]) -> State:

@@ -78,6 +78,8 @@ class Wait:
         history: of the database, in which that place is; None where a token says it, or nobody has looked.
         entry: the topics' ends that bound it; None while the slot has not confirmed it.
         ended: gets the answer.
+        known: done once it is known whether readers see it now: it is answered, or something other than the moment that
+            all takes is in its way.
         trouble: why it goes no further, of all sinks.
     """
 
@@ -89,6 +91,7 @@ class Wait:
     lsn: int | None = None
     entry: LedgerEntry | None = None
     ended: Future[Answer] = field(default_factory=Future)
+    known: Future[None] = field(default_factory=Future)
     targets: dict[str, Target] = field(default_factory=dict)
     trouble: str | None = None
     history: History | None = None
@@ -104,6 +107,11 @@ class Wait:
     def renew(self) -> None:
         """Look at the topics' ends again: a table was still being read, or a generation reads more of them now."""
         self.entry = None
+
+    def stop_at(self, trouble: str) -> None:
+        """It goes no further for now, in any sink."""
+        self.trouble = trouble
+        self._know()
 
     def so_far(self) -> Answer:
         """The answer if its time is over now."""
@@ -124,6 +132,8 @@ class Wait:
         """Answer once each sink has it, or never will."""
         if all(one.ended for one in self.targets.values()):
             self.finish(self.so_far())
+        elif any(one.reason is not None and not one.ended for one in self.targets.values()):
+            self._know()
 
     def _answer(self, state: State, sinks: dict[str, SinkAnswer], reason: str | None) -> Answer:
         return Answer(state, sinks, reason, self.lsn, time.monotonic() - self.since)
@@ -132,6 +142,11 @@ class Wait:
         """Answer, unless that was done."""
         with suppress(InvalidStateError):  # its time was over at this very moment, or it was answered
             self.ended.set_result(answer)
+        self._know()
+
+    def _know(self) -> None:
+        with suppress(InvalidStateError):
+            self.known.set_result(None)
 
 
 def judge(wait: Wait, look: Look) -> None:
@@ -167,4 +182,4 @@ def _judge_transaction(wait: Wait, look: Look, number: int) -> None:
         case "unknown":
             wait.end("unknown", "the database does not know what became of the transaction")
         case _:
-            wait.trouble = "the transaction is in progress"
+            wait.stop_at("the transaction is in progress")

@@ -105,19 +105,19 @@ class Waits:
             self._stop.wait(IDLE_SECONDS)
         self.close()
 
-    def begin(self, wait: Wait) -> Wait:
-        """Somebody waits from now on.
+    def begin(self, waits: Sequence[Wait]) -> Sequence[Wait]:
+        """Somebody waits from now on; for several writes that are looked for together, so that they share refreshes.
 
         Raises:
             TooManyWaits: too many do (transient).
         """
         with self._lock:
             self._open = [one for one in self._open if not one.ended.done()]
-            if len(self._open) >= MOST_WAITS:
+            if len(self._open) + len(waits) > MOST_WAITS:
                 raise TooManyWaits(f"{MOST_WAITS:,} waits are open", fix="wait for fewer at once; try again later")
-            self._open.append(wait)
+            self._open += waits
         self._awake()
-        return wait
+        return waits
 
     def give_up(self, wait: Wait) -> Answer:
         """Its time is over: the answer as far as it has come."""
@@ -185,7 +185,7 @@ class Waits:
         wait = Wait(None, sinks, views, search)
         if mark is not None and mark.at <= now:
             wait.lsn, wait.entry, wait.history = mark.lsn, mark.entry, marks.history
-        return self.begin(wait)
+        return self.begin([wait])[0]
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Waits:
                     _log.exception("a look for those who wait failed", extra={"pipeline": self.pipeline.name})
                 pause = AWAY_SECONDS
                 for wait in waiting:
-                    wait.trouble = (
+                    wait.stop_at(
                         error.what if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
                     )
             if waiting:
@@ -259,7 +259,7 @@ class Waits:
         early = [wait for wait in waiting if wait.lsn is not None and wait.entry is None]
         if confirmed is None or confirmed > look.standing.insert_lsn:
             for wait in early:
-                wait.trouble = f"slot {self.pipeline.source.slot} is gone, or of another history of the database"
+                wait.stop_at(f"slot {self.pipeline.source.slot} is gone, or of another history of the database")
             return
         reached = [wait for wait in early if wait.lsn is not None and wait.lsn <= confirmed]
         if reached or self.marks.wanting(confirmed):

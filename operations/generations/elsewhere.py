@@ -27,6 +27,7 @@ from cdc.errors import DiskFull, Fenced, SinkRefused, StateError
 from cdc.pipeline import Pipeline
 from operations.opened import Opened
 from operations.state.folder import registers_of
+from operations.state.history import FORMER, STREAM, history_folder
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
@@ -209,3 +210,6 @@ def take_over(pipeline: Pipeline, only: Sequence[str]) -> None:
                     write_atomic(folder / CLAIM, json.dumps({"made": made}))
                 else:
                     (folder / CLAIM).unlink(missing_ok=True)
+        history = history_folder(pipeline, register.sink)
+        for place in (history, *(history / FORMER).glob("*")):
+            (place / STREAM / CLAIM).unlink(missing_ok=True)

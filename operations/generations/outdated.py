@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.errors import HeadwaterError, SourceError
@@ -15,6 +15,7 @@ from operations.generations.size import size_of
 from operations.opened import peek
 from operations.state.folder import register_of
 from spark.disk.made_of import outdated
+from spark.disk.register import Register
 from spark.disk.state import Generation
 
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
@@ -28,8 +29,9 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Sinks whose living generation was made of something else than the file says now.
 
     Returns:
-        for each: ``sink``, ``generation`` (the living one), ``because`` (what differs), ``documents`` (about how many,
-        None if Postgres does not tell), ``minutes``, and what the living one takes: ``bytes``, ``row_store_bytes``.
+        for each: ``sink``, ``generation`` (the living one), ``because`` (what differs), ``gone_back_from``,
+        ``documents`` (about how many, None if Postgres does not tell), ``minutes``, and what the living one takes:
+        ``bytes``, ``row_store_bytes``.
     """
     found = []
     for name in pipeline.sinks:
@@ -38,8 +40,29 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
         generation = register.generation(number)
         because = outdated(pipeline, generation)
         if because and generation.started:  # else `run` takes the file as it is now
-            found.append({"sink": name, "generation": number, "because": because, **cost(pipeline, name)})
+            one = {"sink": name, "generation": number, "because": because}
+            found.append({**one, "gone_back_from": gone_back_from(pipeline, register), **cost(pipeline, name)})
     return found
+
+
+def gone_back_from(pipeline: Pipeline, register: Register) -> int | None:
+    """The generation that readers were taken back from, where it is what the file asks for still; else None.
+
+    A person has done that, who has seen what the file makes. `run` builds no other one of it unasked. An older
+    generation that is what the file asks for was replaced: a file that was set back is a wish like each other one.
+    """
+    if not outdated(pipeline, register.generation()):
+        return None
+    newer = [one.number for one in register.previous() if one.number > register.living()]
+    kept = [register.generation(number) for number in newer]
+    return next((one.number for one in reversed(kept) if one.started and not outdated(pipeline, one)), None)
+
+
+def asked(pipeline: Pipeline, register: Register) -> Sequence[str]:
+    """In what the file differs from what readers see, in words, as far as `run` builds the next generation for it."""
+    living = register.generation()
+    because = outdated(pipeline, living) if living.started else []
+    return because if gone_back_from(pipeline, register) is None else []
 
 
 def cost(pipeline: Pipeline, sink: str) -> dict[str, Any]:
@@ -60,9 +83,20 @@ def line(one: dict[str, Any], file: str, who: str = "") -> str:
     """
     reasons = ", ".join(one["because"][:5]) + (" …" if len(one["because"]) > 5 else "")
     much = "" if one["documents"] is None else f", about {one['documents']:,} documents, {one['minutes']:g} minutes"
-    return f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}: " + (
-        who or f"`headwater rebuild {file} {one['sink']}`"
-    )
+    return f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}: " + (who or _way(one, file))
+
+
+def _way(one: Mapping[str, Any], file: str) -> str:
+    left = one["gone_back_from"]
+    return f"`headwater rebuild {file} {one['sink']}`" if left is None else taken_back(one["sink"], left, file)
+
+
+def taken_back(sink: str, left: int, file: str) -> str:
+    """Of what ``gone_back_from`` names, and what to do."""
+    way = f"`headwater promote {file} {sink} --generation {left}` shows it again"
+    more = f"`headwater rebuild {file} {sink}` makes another one"
+    why = f"readers were taken back from generation {left}, which is what the file asks for"
+    return f"{why}: put the file back; or {way}, {more}"
 
 
 def room(one: Mapping[str, Any]) -> str:

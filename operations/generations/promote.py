@@ -18,7 +18,7 @@ from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
 from spark.disk.checkpoint import committed_offsets
-from spark.disk.made_of import as_defined
+from spark.disk.made_of import as_defined, outdated
 from spark.disk.promotion import Promotion
 from spark.disk.register import Register, Registered
 from spark.disk.state import Generation
@@ -164,6 +164,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         _lead(opened, register, number, shown, before)
     finally:
         opened.close()
+    back = register.get(number).stage == "previous"
     register.promote(number)
     seconds = time.monotonic() - started
     unfilled = _untouched(pipeline, sink, register.generation(old), views)
@@ -171,6 +172,8 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         _remove(pipeline, sink, old, say)
     stays, way = (None, "") if unfilled else _staying(register, sink, old)
     say(f"sink {sink}: readers see generation {number}{way}")
+    if back and (differs := outdated(pipeline, register.generation(number))):
+        say(f"sink {sink}: the file asks for something else still ({', '.join(differs[:3])}): {_PUT_BACK}")
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
 
 
@@ -364,9 +367,13 @@ class _Shown:
         return seen if known and seen is not None else self.old
 
 
+# Of a file that asks for another generation than readers see now.
+_PUT_BACK = "put it back; the sink's next generation, for whatever it is made, is made by the file"
 # What says where readers of a sink look.
 _PLACE = ("url", "index", "index_prefix", "key_prefix", "catalog_uri", "namespace")
 
 
 def _promoted(pipeline: Pipeline, sink: str, number: int, old: int | None, views: list[str]) -> dict[str, Any]:
-    return {"pipeline": pipeline.name, "sink": sink, "generation": number, "previous": old, "views": views}
+    differs = outdated(pipeline, register_of(pipeline, sink).generation(number))
+    one = {"pipeline": pipeline.name, "sink": sink, "generation": number, "previous": old, "views": views}
+    return {**one, "differs_from_file": differs}

@@ -22,6 +22,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn, unpack
 from operations.letters.found import FoundLetters, find_letters
 from operations.letters.wanted import Wanted, table_of
+from truth.values import exact
 
 # Single letters that a list tells, unless more are asked for.
 LIMIT = 100
@@ -172,7 +173,8 @@ def _record(pipeline: Pipeline, value: bytes | None) -> Any:
     if value is None:
         return None
     try:
-        return _jsonable(encoding_of(pipeline.source.reader()).loads(value))
+        # JSON goes as it is: the codec's reader makes doubles of numbers, which is right where types are known.
+        return exact(value) if value.startswith(b"{") else _jsonable(encoding_of(pipeline.source.reader()).loads(value))
     except (ValueError, KeyError, TypeError, IndexError, DecodeError):
         return value.decode("utf-8", "backslashreplace")
 
@@ -185,6 +187,6 @@ def _plain(document: bytes | None) -> Any:
     if document is None:
         return None
     try:
-        return orjson.loads(document)
+        return exact(document)
     except ValueError:
         return document.decode("utf-8", "backslashreplace")

@@ -17,7 +17,7 @@ from sinks.contract import Held
 from sinks.redis.stream.tail import Entry
 from truth.values import exact
 
-Name = Literal["change", "match", "reset", "snapshot", "ready", "slow"]
+Name = Literal["change", "match", "reset", "snapshot", "ready", "alive", "slow"]
 # Of one snapshot event: a page of documents becomes several.
 SNAPSHOT_BYTES = 256 << 10
 # A fill numbers its documents by slices, which are no positions.
@@ -124,6 +124,12 @@ def ready(cursor: Cursor, view: str) -> Told:
     """All that was there before has been told; from now on changes."""
     body = {"view": view, "generation": cursor.generation, "cursor": cursor.text()}
     return Told("ready", orjson.dumps(body), cursor.text())
+
+
+def alive(cursor: str) -> Told:
+    """A sign of life after a silence. It is an event, as a browser's script is told of nothing else: not of a comment,
+    nor of the id that goes with one."""
+    return Told("alive", orjson.dumps({"cursor": cursor}), cursor)
 
 
 def slow(cursor: str | None, seconds: float) -> Told:

@@ -13,6 +13,7 @@ from operations.query.statement import Named
 from operations.state.folder import chosen_sinks, register_of
 from sinks.iceberg import catalogue as iceberg
 from spark.disk.applied import applied_offsets, furthest
+from spark.disk.made_of import as_defined
 from spark.warehouse.marks import OFFSETS
 
 if TYPE_CHECKING:
@@ -156,10 +157,12 @@ def held(pipeline: Pipeline, wanted: Collection[Name], *, all_there: bool = True
 
     Raises:
         SinkRefused: there is no such table. SinkUnavailable: the catalogue does not open (transient).
+        StateError: the file says another kind of sink than readers see (terminal).
     """
     found = []
     for sink in sorted({one.sink for one in wanted}):
-        part, living = pipeline.sinks[sink], register_of(pipeline, sink).generation()
+        living = register_of(pipeline, sink).generation()
+        part = as_defined(pipeline, living).sinks[sink]  # the file may name another namespace for the next one
         with iceberg.open_catalog(part, iceberg.catalog_name(sink)) as catalog:
             for name in (one for one in wanted if one.sink == sink):
                 # First: what its flow says was applied is in the table that is looked at afterwards. The commits of a

@@ -22,6 +22,7 @@ from cdc.same_key import key_from, key_parts, same_key
 from cdc.shapes import Shapes
 from cdc.types import supported
 from cdc.view import View
+from operations.generations.elsewhere import note_claim, noted_claim, refuse_claimed
 from operations.run.flows import reading
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import numbered_state_dir
@@ -38,7 +39,8 @@ from operations.state.history import (
 from operations.state.pausing import refuse_paused
 from operations.state.shapes import known_shapes
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import has_key, put_aside
+from sinks.iceberg.history import claimed_history, has_key, put_aside
+from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import forget_topics
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
@@ -249,6 +251,7 @@ def _put_aside(
 
 def _forget(folder: Path, topics: Collection[str]) -> None:
     """Read topics from their beginning, as those of a table that was added, and all others from where they were."""
+    forget_applied(folder)  # the former topics' offsets may lie far behind what there is of these
     forget_topics(folder / "checkpoint", topics)
     path = folder / BEGUN
     if path.exists():
@@ -274,9 +277,25 @@ def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkS
     flow = replace(flow, spec=spec_of(opened, catalogue, snapshot_lsn()))
     kept = root_tables(opened.pipeline, catalogue, opened.sink)
     namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
+    _refuse_elsewhere(opened, flow, namespace)
     place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
     policy = policy_of(opened.pipeline.sinks[opened.sink])
     return start_history(spark, flow, place, opened.lease, kept, policy)
+
+
+def _refuse_elsewhere(opened: OpenedHistory, flow: Flow, namespace: str) -> None:
+    """As ``operations.generations.elsewhere.refuse_elsewhere``, of the tables of a history that is to be started.
+
+    Raises:
+        Fenced: another state folder's process has claimed one since (terminal).
+        SinkUnavailable: the catalogue does not open (transient).
+    """
+    noted = noted_claim(flow.folder)
+    with open_catalog(opened.pipeline.sinks[opened.sink], catalog_name(opened.sink)) as catalog:
+        for view in flow.spec.views.values():
+            claimed = claimed_history(catalog, namespace, view.table.name)
+            refuse_claimed(flow, f"the history of {view.table.qualified}", claimed, noted, opened.token)
+    note_claim(flow.folder, opened.token)
 
 
 def tables_read(opened: OpenedHistory, catalogue: Catalogue) -> dict[str, Table]:

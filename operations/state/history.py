@@ -5,6 +5,7 @@
                                          /refused.json      (why nobody writes it)
                                          /log/checkpoint/   (Spark's)
                                          /log/status.json
+                                         /log/claim.json    (the newest token with which it was claimed from here)
                                          /former/<namespace>/identity.json, log/    (of one that the file had before)
 
 It lies beside the generations: none of them is made, promoted or removed with it.
@@ -91,6 +92,17 @@ def namespaces_left(pipeline: Pipeline, sink: str, topic: str) -> list[str]:
     if topic in bound.get("topic_ids", {}):
         found.add(bound.get("namespace", part.namespace))  # another one than the file's, until `run` has taken that up
     return sorted(found - ({part.namespace} if part.history else set()))
+
+
+def bound_here(pipeline: Pipeline, sink: str) -> bool:
+    """Whether a sink's history in the namespace that the file names is of the database, and the topics, that were
+    captured: of others it can't go on there."""
+    part, folder = pipeline.sinks[sink], history_folder(pipeline, sink)
+    if not isinstance(part, IcebergSink):
+        return False
+    bound = _bound(folder)  # an older version has noted no namespace
+    here = bool(bound) and bound.get("namespace", part.namespace) == part.namespace
+    return here or (folder / FORMER / part.namespace / IDENTITY).exists()
 
 
 def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:

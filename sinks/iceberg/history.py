@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused
 from cdc.history_names import FORMER, GAPS, HISTORY, former_name
-from sinks.iceberg.catalogue import gone_is_deleted
+from sinks.iceberg.catalogue import LEASE, gone_is_deleted
 from sinks.iceberg.numbers import NUMBERS
 
 if TYPE_CHECKING:
@@ -55,6 +55,16 @@ def key_of(table: Table) -> list[str]:
 def own_columns(table: Table) -> frozenset[str]:
     """The columns that the source had when the history was brought to them last; none where that was not noted."""
     return frozenset(json.loads(table.properties.get(NUMBERS, "{}")))
+
+
+def claimed_history(catalog: Catalog, namespace: str, table: str) -> int | None:
+    """The newest lease token that has claimed a table's history (the source's, without its schema); None if there is no
+    history, or if none has."""
+    try:
+        token = load_history(catalog, namespace, table).properties.get(LEASE)
+    except SinkRefused:
+        return None
+    return None if token is None else int(token)
 
 
 def has_key(catalog: Catalog, namespace: str, table: str, key: Sequence[str]) -> bool:
@@ -108,6 +118,28 @@ def all_histories(catalog: Catalog, namespace: str, table: str, qualified: str) 
     with suppress(SinkRefused):
         found.append(load_history(catalog, namespace, table))
     return found
+
+
+def histories_in(catalog: Catalog, namespace: str, tables: Container[str]) -> list[Table]:
+    """All histories in a namespace that are of one of these tables, those that were put aside too, by their names.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        tables: of the source, ``schema.table``.
+    """
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        names = sorted(there[-1] for there in catalog.list_tables(namespace))
+    except NoSuchNamespaceError:  # nothing was written yet
+        return []
+    found: list[Table] = []
+    for name in names:
+        if name.endswith(HISTORY) or FORMER in name:
+            with suppress(NoSuchTableError):  # it was put aside just now, or dropped
+                found.append(catalog.load_table((namespace, name)))
+    return [one for one in found if one.properties.get(TABLE, "") in tables]
 
 
 def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: str) -> Table | None:
@@ -170,25 +202,20 @@ def _refs(transaction: Any, snapshot: int, name: str) -> Any:
     return ManageSnapshots(transaction).create_tag(snapshot, name)._commit()
 
 
-def untag(table: Table, name: str) -> bool:
-    """Take a tag back; whether there was one."""
-    had = CUT + name in table.properties
-    if name in table.refs():
-        with gone_is_deleted():
-            table.manage_snapshots().remove_tag(name).commit()
-        table.refresh()
-        had = True
-    if CUT + name in table.properties:
-        with gone_is_deleted(), table.transaction() as transaction:
-            transaction.remove_properties(CUT + name)
-    return had
+def untag(table: Table, name: str) -> None:
+    """Take a cut's name back, in one commit. A tag or branch of somebody else's that is called like one stays, and so
+    does a branch that got the name of a cut of an empty table."""
+    from pyiceberg.table.update.snapshot import ManageSnapshots
+
+    if CUT + name not in table.properties:
+        return
+    ref = table.refs().get(name)
+    with gone_is_deleted(), table.transaction() as transaction:
+        transaction.remove_properties(CUT + name)
+        if ref is not None and ref.snapshot_ref_type == "tag":
+            transaction._stage(*ManageSnapshots(transaction).remove_tag(name)._commit())
 
 
-def tags(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
-    """Name -> what was said of the cut, of all of these tables."""
-    found: dict[str, dict[str, Any]] = {}
-    for table in tables:
-        for name, text in table.properties.items():
-            if name.startswith(CUT):
-                found.setdefault(name.removeprefix(CUT), json.loads(text))
-    return found
+def cuts_of(table: Table) -> dict[str, dict[str, Any]]:
+    """Name -> what was said of the cut, of those that a table was named in."""
+    return {name.removeprefix(CUT): json.loads(text) for name, text in table.properties.items() if name.startswith(CUT)}

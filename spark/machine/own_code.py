@@ -35,8 +35,7 @@ def pinned_spark() -> dict[str, str]:
 
 
 def not_remote() -> None:
-    """Let sessions of this process, and of those that it starts, be what they are called: no matter what its environment
-    says of Spark Connect."""
+    """Let sessions of this process, and of those that it starts, be Spark's own, whatever its environment says."""
     for name in REMOTE:
         os.environ.pop(name, None)
 

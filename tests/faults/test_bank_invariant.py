@@ -20,7 +20,7 @@ from tests.support.bank import ACCOUNTS, GRAND_TOTAL, TRANSFER_SECONDS, Bank, Tr
 from tests.support.servers import Servers
 
 # As a whole, for the sake of what all of them share.
-pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.sampled(turn=0, of=2)]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.sampled(part=0)]
 
 SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "1"))
 

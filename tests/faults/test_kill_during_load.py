@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.fault]
 LOAD_SECONDS, KILL_AFTER = 14.0, 4.0
 
 
-@pytest.mark.sampled(turn=1, of=6)
+@pytest.mark.sampled(part=1)
 def test_nothing_killed(scenario: Scenario) -> None:
     with scenario.load(seed=1, seconds=8):
         pass
@@ -22,7 +22,7 @@ def test_nothing_killed(scenario: Scenario) -> None:
     assert {sink["sink"] for sink in report["sinks"]} == {"search", "cache", "warehouse"}
 
 
-@pytest.mark.sampled(turn=0, of=6)
+@pytest.mark.sampled(part=0)
 def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
     with scenario.load(seed=2, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)
@@ -31,7 +31,7 @@ def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
     scenario.assert_equal()
 
 
-@pytest.mark.sampled(turn=3, of=6)
+@pytest.mark.sampled(part=3)
 def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> None:
     poison, good = str(uuid.uuid4()), str(uuid.uuid4())
     insert = (
@@ -66,7 +66,7 @@ def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> 
     ],
 )
 @pytest.mark.alone
-@pytest.mark.sampled(turn=2, of=6)
+@pytest.mark.sampled(part=2)
 def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     with scenario.load(seed=hash(server) % 1000, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)
@@ -82,7 +82,7 @@ def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     assert scenario.runner is not None and scenario.runner.poll() is None
 
 
-@pytest.mark.sampled(turn=1, of=6)
+@pytest.mark.sampled(part=1)
 def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) -> None:
     scenario.stop()
     with scenario.load(seed=7, seconds=4):
@@ -99,7 +99,7 @@ def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) 
     scenario.assert_equal()
 
 
-@pytest.mark.sampled(turn=4, of=6)
+@pytest.mark.sampled(part=4)
 def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: Scenario) -> None:
     scenario.stop()
     flow = scenario.folder / "state" / scenario.name / "search" / "g1" / "main"
@@ -111,7 +111,7 @@ def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: 
     scenario.assert_equal("--sink", "search")
 
 
-@pytest.mark.sampled(turn=5, of=6)
+@pytest.mark.sampled(part=5)
 def test_a_lost_state_folder_over_a_filled_target_is_refused(scenario: Scenario) -> None:
     scenario.stop()
     folder = scenario.folder / "state" / scenario.name / "cache"

@@ -15,7 +15,7 @@ from examples.social import load as social
 from tests.support.joined import Joined
 from tests.support.servers import servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 SCHEMA = """
 CREATE TABLE happened (id int PRIMARY KEY, type text NOT NULL, about text, at timestamptz);

@@ -26,7 +26,7 @@ from examples.social import load as social
 from tests.support.joined import Documents, Joined
 from tests.support.servers import servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 SCHEMA = """
 CREATE TABLE products (shop int, id int, name text NOT NULL, price numeric(8, 2), PRIMARY KEY (shop, id));

@@ -21,7 +21,7 @@ from tests.support.source import eventually
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(scope="module", params=in_turn("json", "avro", of=4))
+@pytest.fixture(scope="module", params=in_turn("json", "avro", ring=True))
 def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evolving]:
     stack = ready()
     stack.up(more=["registry"] if request.param == "avro" else ())

@@ -16,7 +16,7 @@ from connectors.rest import ConnectClient
 from connectors.snapshot import wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 
 def made(source: SourceDatabase, *tables: str) -> Pipeline:

@@ -20,7 +20,7 @@ from connectors.tablewatch import TableWatch
 from operations.status.source import SourceState
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 # Table -> what is done to it while nobody looks, and what is said of it.
 DAMAGE = {

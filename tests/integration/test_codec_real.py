@@ -45,8 +45,7 @@ CREATE TABLE odd (id int primary key, "two words" text DEFAULT 'default', "GrÃ¶Ã
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium_json"
 
 
-# In each run the other form than test_avro's.
-@pytest.fixture(scope="module", params=in_turn("json", "avro", of=4))
+@pytest.fixture(scope="module", params=in_turn("json", "avro", ring=True))
 def seen(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """One run of everything: table -> records, with the catalogue and Postgres's own texts."""
     with lab_on(servers(), request.param) as lab:

@@ -22,7 +22,7 @@ from deploy.local.endpoints import Endpoints
 from operations.check.sinks import INDICES, checked_sinks
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 
 def answers(pipeline: Pipeline) -> dict[str, Answer]:

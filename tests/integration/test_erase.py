@@ -14,7 +14,7 @@ from cdc.log.client import Kafka
 from tests.support.erased import Erased
 from tests.support.servers import Servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 KEY = 4711
 # In an alphabet of 64, so that nothing else matches a piece of it and what compresses leaves it as it is.

@@ -15,7 +15,7 @@ from tests.support.erased import LAKE
 from tests.support.erased_elsewhere import ErasedElsewhere
 from tests.support.servers import Servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 KEY, VALUE = 4711, secrets.token_urlsafe(36)
 

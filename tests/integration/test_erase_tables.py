@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.erasing_lake import KEY, ROWS
 
-pytestmark = [pytest.mark.sampled(turn=3, of=4)]
+pytestmark = [pytest.mark.sampled(part=0)]
 
 
 @pytest.fixture(scope="module")

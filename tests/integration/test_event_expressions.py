@@ -20,7 +20,7 @@ from tests.support.timed import MATCHES, VIEWS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.sampled(turn=1, of=4),
+    pytest.mark.sampled(part=0),
 ]
 WINDOW, MATCH = VIEWS["session"], MATCHES["all"]
 FOLD = FoldView("f", OUTBOX, ("id",), (), initial="named_struct('n', 0L)", step="named_struct('n', state.n + 1)")

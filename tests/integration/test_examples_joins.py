@@ -16,7 +16,7 @@ from examples.wiki import load as wiki
 from tests.support.joined import Joined
 from tests.support.servers import Servers, servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 # Example, view, and the server that holds it.
 VIEWS = [

@@ -19,7 +19,7 @@ from tests.support.joined import Joined
 from tests.support.servers import servers
 from tests.support.source import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 VIEWS = """
 author:

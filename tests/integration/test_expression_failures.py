@@ -34,7 +34,7 @@ from truth.spark_sql import FAILED, Broken, ask, computed, table_shape
 # PySpark leaves the sockets that rows come through to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.sampled(turn=3, of=4),
+    pytest.mark.sampled(part=0),
 ]
 
 TABLE = table("t", "id", id="int4", a="int4", b="int4", s="text", n="numeric(4,2)", l="int4[]", d="text")

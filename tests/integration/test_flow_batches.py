@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.servers import servers
 from tests.support.sinks import held, subject_on
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 # The view of tests.support.flows.
 VIEW = "item"

@@ -24,7 +24,7 @@ from tests.support.folds import held_in, view_of
 from tests.support.servers import servers
 from tests.support.sinks import held, subject_on
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 VIEW, SNAPSHOT_LSN, EVENTS, KILLS = "account", 1_000, 3_000, 3
 Event = dict[str, Any]
 

@@ -113,7 +113,7 @@ def test_what_readers_see_can_not_be_retired(shop: Scenario) -> None:
     shop.run("retire", "search", "--generation", str(max(stages(shop, "search"))), "--yes", ok=(1,))
 
 
-@pytest.mark.sampled(turn=5, of=6)
+@pytest.mark.sampled(part=5)
 def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scenario) -> None:
     shop.start("--sink", "search")
     before = max(stages(shop, "search"))

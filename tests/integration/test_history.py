@@ -33,7 +33,7 @@ from tests.support import cuts
 from tests.support.servers import Servers
 from tests.support.vaults import CATALOG, NAMESPACE, ROWS, SINK, TOTAL, Moving, Vaults
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 SEED, CUTS, WRITERS = 11, 25, 3
 

@@ -30,7 +30,7 @@ from tests.support.plain_spark import lake_session
 # PySpark leaves the sockets that rows came through to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.sampled(turn=0, of=2, each=True),
+    pytest.mark.sampled(turn=0, of=2),
 ]
 VIEW = View.identity(Table("public", "t", (Column("id", "int4", "int4"), Column("v", "text", "text")), ("id",)), "t")
 MANY, BATCHES, ROWS, KEPT = 4, 14, 3, Policy()

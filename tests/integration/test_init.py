@@ -25,7 +25,7 @@ from tests.support.servers import Servers, servers
 from tests.support.source import PATIENCE, SourceDatabase, eventually, source_database
 from tests.support.twelve import TABLES, fill
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

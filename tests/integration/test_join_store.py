@@ -22,7 +22,7 @@ from sinks.rowstore.settings import StoreSettings
 from tests.support.join_search import Chances, history
 from tests.support.redis_server import StartRedis, redis_servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 HISTORIES = 25
 

@@ -20,7 +20,7 @@ from examples.social import load as social
 from tests.support.joined import Documents, Joined
 from tests.support.servers import servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 SCHEMA = """
 CREATE TABLE books (

@@ -15,7 +15,7 @@ from examples.social.load import OWNER
 from tests.support.joined import Joined
 from tests.support.servers import servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=4, of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 SCHEMA = """
 CREATE TABLE countries (id int PRIMARY KEY, name text);

@@ -31,7 +31,7 @@ from tests.support.local import ready
 from tests.support.migrating import Migrating
 from tests.support.serving import serving
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=2, each=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=2)]
 
 # What a status may need beyond the limit: `run` notes once a second, and a machine is busy.
 BEYOND = 5.0

@@ -32,7 +32,7 @@ from tests.support.plain_spark import lake_session
 # PySpark leaves the sockets that rows come through to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.sampled(turn=1, of=2),
+    pytest.mark.sampled(part=0),
 ]
 COLUMNS = ("a", "b", "v", "_hw_version")
 # Two columns of a key; of each: newer, older, gone, gone without a version, gone and older, new, gone and never there.

@@ -18,7 +18,7 @@ from operations.state.letters import letter_counts
 from tests.support.lettered import LONG, Lettered
 from tests.support.servers import servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=2)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from sinks.elasticsearch.opensearch import unsigned
 from tests.support.own_tables import OwnTables, Writing
 from tests.support.servers import require, servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 OWNER = "books_owner"
 TABLES = """

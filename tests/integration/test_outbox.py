@@ -24,7 +24,7 @@ WRONG = (
     '{"id": "x", "aggregatetype": "order", "aggregateid": "\\ud800"}',
 )
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.alone, pytest.mark.sampled(turn=3)]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.alone, pytest.mark.sampled(part=0)]
 
 
 @pytest.fixture(scope="module")

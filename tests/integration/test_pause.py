@@ -13,7 +13,7 @@ from elasticsearch import Elasticsearch
 from tests.support.scenario import Scenario
 from tests.support.servers import servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 
 @pytest.fixture

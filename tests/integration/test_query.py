@@ -29,7 +29,7 @@ from spark.unread import Mark, Unread
 from tests.support.local import ready
 from tests.support.migrating import Migrating
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 CHANGES = (
     "UPDATE things SET a = 'new a', n = -1, price = 12.50 WHERE id IN (1, 2, 3)",

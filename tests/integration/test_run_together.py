@@ -14,7 +14,7 @@ import pytest
 from tests.support.local import ready
 from tests.support.migrating import Migrating, Rows
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(part=0)]
 
 
 def made(folder: Path, *sinks: str) -> Migrating:

@@ -16,7 +16,7 @@ from tests.support.migrating import Migrating, Readers, Rows
 from tests.support.migrations import MIGRATIONS, Migration
 
 # Two generations are built one after the other where neither index nor warehouse can hold what comes.
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=5, of=6), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0), pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module", params=["json", pytest.param("avro", marks=pytest.mark.slow)])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-pytestmark = pytest.mark.sampled(turn=1, of=2, each=True)
+pytestmark = pytest.mark.sampled(turn=1, of=2)
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
 

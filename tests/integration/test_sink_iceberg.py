@@ -24,7 +24,7 @@ from sinks.iceberg.owners import GENERATION
 from sinks.iceberg.storage import location
 from tests.support.source import SourceDatabase
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 CATALOG = "hw_lake"
 

@@ -24,7 +24,7 @@ from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.owners import GENERATION
 from tests.support.lakes import CREDENTIAL, KEYS, TOKEN, free_port, rest_server, s3_server
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 CATALOG, OWNER = "hw_lake", "shop/lake"
 SCHEMA = pa.schema([("id", pa.int64()), ("made_by", pa.string())])

@@ -22,7 +22,7 @@ from sinks.redis.names import Names
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 # Several pages of keys that only the old generation has, that both have, and that only the new one has.
 OLD = {str(n): (5, doc(n, "old")) for n in range(900)}

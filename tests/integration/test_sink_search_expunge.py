@@ -29,7 +29,7 @@ from tests.support.disks import holding
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, client_of, doc, held, items, opened
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=2, each=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=2)]
 
 
 @pytest.mark.parametrize("subject", ["opensearch"], indirect=True)

@@ -26,7 +26,7 @@ from tests.support.sinks import VIEW, client_of, subject_on
 from tests.support.source import eventually
 from tests.support.standing import SAVED, StandingWorld
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 BIG, WORD = {"range": {"n": {"gte": 10}}}, {"match": {"t": "blue"}}
 

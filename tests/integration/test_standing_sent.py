@@ -27,7 +27,7 @@ from tests.support.sinks import VIEW, subject_on
 from tests.support.source import eventually
 from tests.support.standing import StandingWorld
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 PUSH = """, push: {{
   hook: {{url: "{url}", secret: {secret}, batch: 7}},

@@ -16,7 +16,7 @@ from spark.join.engine import FAN_OUT
 from tests.support.servers import servers
 from tests.support.table_crashes import STEPS
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 
 def test_a_crash_at_any_step_of_a_commit_leaves_the_right_rows(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from connectors.tables.facts import read_facts
 from connectors.tables.foreign_keys import read_foreign_keys, read_sizes
 from tests.support.source import SourceDatabase
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 
 PARTITIONED = (

@@ -26,7 +26,7 @@ from tests.support.timed import AVERAGES, EVENTS, MATCHES, VIEWS, averages
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.sampled(turn=0, of=2, each=True),
+    pytest.mark.sampled(turn=0, of=2),
 ]
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 # Of an event's key in the state: what Happenings.java writes before the number of events.

@@ -21,7 +21,7 @@ from tests.support.source import SourceDatabase
 from tests.support.truth import SHAPES, by_sql, by_truth, fill, origin, people_database, tables_of
 from truth.digest import digest
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 ROOT = Path(__file__).parents[2]
 SPARK = """

@@ -17,7 +17,7 @@ from truth.spark_sql import Broken, computed
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.sampled(turn=1, of=4),
+    pytest.mark.sampled(part=0),
 ]
 
 OWNERS = table("owners", "id", id="int4")

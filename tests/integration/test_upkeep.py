@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.upkeep_lake import MANY
 
-pytestmark = [pytest.mark.sampled(turn=1, of=4)]
+pytestmark = [pytest.mark.sampled(part=0)]
 
 
 @pytest.fixture(scope="module")

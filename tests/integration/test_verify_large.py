@@ -30,7 +30,7 @@ from truth.digest import digest
 from truth.expected import digests, expected
 from truth.rows import identity, looked_up, read_rows, rows_of_ids, sampled_ids, snapshot
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(turn=0, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(part=0)]
 
 FEW, MANY = 20_000, 200_000
 # A process of its own for each size, because only the peak of a whole process can be asked for.

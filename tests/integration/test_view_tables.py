@@ -45,7 +45,7 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="module", params=in_turn("small", *PROGRAMS, of=6))
+@pytest.fixture(scope="module", params=in_turn("small", *PROGRAMS, ring=True))
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabled]:
     """Filled and followed."""
     stack = servers()

@@ -14,7 +14,7 @@ from tests.support.happened import CLOSED, Log, history, kept, topic_of
 from tests.support.timed import MATCHES, VIEWS
 from tests.support.windowed import matched, plainly
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(of=6)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled]
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ TestAnyHistoryConverges = JoinMachine.TestCase
         "all at once",
     ],
 )
-@pytest.mark.sampled(of=8)
+@pytest.mark.sampled
 def test_random_histories_converge(chances: Chances) -> None:
     assert search(range(HISTORIES), chances=chances) == []
 
@@ -135,14 +135,14 @@ def once(seed: int) -> bool:
     return root.once and bool(root.nested or root.aggregates)
 
 
-@pytest.mark.sampled(of=8)
+@pytest.mark.sampled
 def test_a_fill_in_one_pass_over_the_root_and_what_follows_converge() -> None:
     seeds = list(filter(once, range(1000, 1000 + 16 * HISTORIES)))
     assert len(seeds) > HISTORIES // 2
     assert search(seeds, chances=Chances(fill=True)) == []
 
 
-@pytest.mark.sampled(of=8)
+@pytest.mark.sampled
 def test_deferred_fan_outs_converge_too() -> None:
     assert search(range(HISTORIES), defers, Chances(crashes=0.08)) == []
 

@@ -40,7 +40,7 @@ async def act(request: Request, sink: str, verb: str, asked: Shown, form: Confir
     why = form.get("why", "").strip()[:LONGEST_WHY] or None
     if found in _FOR_GOOD and not form.get("sure"):
         raise ConfigError("nothing was said of being sure", fix="say so in the form: what is removed is gone")
-    cause = form.get("cause", "").strip() or None
+    cause = form.get("cause") or None  # every sign of it, as the letters were looked for
     sample = form.get("sample", "").strip() or None
     if sample and not sample.isdecimal():
         raise ConfigError(f"{sample} rows is no number", fix="give a number, or nothing for all rows")
@@ -61,7 +61,7 @@ async def act(request: Request, sink: str, verb: str, asked: Shown, form: Confir
 @router.get("/login")
 def login(request: Request, next: str = "/") -> Response:
     """The form that exchanges a token for a session."""
-    return page(request, "login.html", next=_inside(next), wrong=False)
+    return page(request, "login.html", next=_inside(next), wrong="")
 
 
 @router.post("/login")
@@ -71,8 +71,10 @@ async def log_in(request: Request) -> Response:
     access = request.app.state.access
     token = given.get("token", "").strip()
     there = _inside(given.get("next", "/"))
-    if access.tokens and access.role_of(token) is None:
-        return page(request, "login.html", 403, next=there, wrong=True)
+    role = access.role_of(token)
+    if access.tokens and role in (None, "stream"):  # the latter would be led to pages that it may not see
+        wrong = "is not one of this server's" if role is None else "may only subscribe, and sees no page"
+        return page(request, "login.html", 403, next=there, wrong=wrong)
     answer = RedirectResponse(there, 303)
     if access.tokens:
         answer.headers.append("Set-Cookie", set_cookie(request, begun(token)))

@@ -36,9 +36,10 @@ def letters(
     part: Annotated[str | None, Query()] = None,
 ) -> HTMLResponse:
     """A form, and what it asks for. The letters take seconds: the page asks for them with ``part``."""
-    values = values and request.state.role == "operate"
+    operates = request.state.role == "operate"
+    values = values and operates
     said = {"sink": sink, "cause": cause, "key": key, "values": values}
-    report = _report(asked, said) if part in ("found", "whole") else None
+    report = _report(asked, said, whole=operates) if part in ("found", "whole") else None
 
     def again(which: str) -> str:
         """The address of the part that takes seconds."""
@@ -57,14 +58,20 @@ def letters(
     return page(request, template, pipeline=asked.pipeline.name, **shown)
 
 
-def _report(asked: Served, said: dict[str, Any]) -> dict[str, Any]:
-    """The letters, or why there are none to show: an error stands in the place that was asked for."""
+def _report(asked: Served, said: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    """The letters, or why there are none to show: an error stands in the place that was asked for.
+
+    Args:
+        asked: of this pipeline.
+        said: what the form has.
+        whole: the cause is looked for in whole reasons, shown or not: so does the job that replays or forgets them.
+    """
     try:
         wanted = Wanted(
             sinks=[said["sink"]] if said["sink"] else [],
             keys=[said["key"]] if said["key"] else [],
             cause=said["cause"] or None,
-            whole=said["values"],
+            whole=whole,
         )
         if said["key"]:
             return letter_report(asked.pipeline, wanted, values=said["values"])

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from cdc.errors import UnknownName
+from cdc.errors import ConfigError
 from console.commands import with_file
 
 HTTP = Path(__file__).parents[1]
@@ -123,11 +123,11 @@ ENVIRONMENT = _environment()
 
 
 def _file(request: Request, pipeline: str | None) -> Path | None:
-    """Of the pipeline that a page is about; None where it is about none, or nobody knows it."""
+    """Of the pipeline that a page is about; None where it is about none, or of no one file."""
     pipelines = request.app.state.pipelines
     try:
         file: Path = pipelines.get(pipeline).file
-    except UnknownName:
+    except ConfigError:
         return None
     return file
 

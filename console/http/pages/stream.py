@@ -35,7 +35,10 @@ def board(
     places = kept_views(pipeline)
     if not view and places:
         sink, view = places[0]
-    allowed = request.state.role in ("operate", "stream")
+    keepers = [name for name, kept in places if kept == view]
+    if sink in ("", *dict(places)) and sink not in keepers:  # none was said, or it is that of the view before
+        sink = next(iter(keepers), "")
+    allowed = request.state.role == "operate"
     wrong, cursor = "", None
     if filter and led_here(request):  # nor does the script use it, which would ask in its user's name
         wrong = "a page of another site has led here with this filter: press Show if you want it"
@@ -55,6 +58,7 @@ def board(
         pipeline=pipeline.name,
         view=seen(asked),
         places=places,
+        keepers=keepers,
         asked={"view": view, "sink": sink, "filter": filter},
         allowed=allowed,
         wrong=wrong,

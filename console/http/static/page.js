@@ -154,15 +154,23 @@
     draw();
   });
 
-  // A server that does not answer: what stands there is old, and says so.
-  function lost() {
+  // A server that does not answer, or has nothing to show any more: what stands there is old, and says so.
+  function lost(request) {
     const state = document.querySelector("#live .state");
-    if (!state || state.classList.contains("lost")) return;
-    said = "This page's server does not answer; what stands below is old.";
+    const code = request.status ? `HTTP ${request.status}` : null;
+    const words = `This page's server ${code ? `answers ${code}${why(request)}` : "does not answer"}; what stands below is old.`;
+    if (!state || (state.classList.contains("lost") && said === words)) return;
+    said = words;
     state.className = "state bad lost";
     state.querySelector(".words").textContent = said;
     aloud(said);
-    document.title = `No answer · ${titled("bad")}`;
+    document.title = `${code || "No answer"} · ${titled("bad")}`;
+  }
+
+  // What the page of an error has at its top.
+  function why(request) {
+    const found = new DOMParser().parseFromString(request.responseText, "text/html").querySelector(".state h1");
+    return found ? `: ${found.textContent}` : "";
   }
 
   function missing(place, status) {
@@ -187,7 +195,7 @@
         late = true;
         asked = 0;
         htmx.trigger("#live", "sse:seen"); // it waits until this one is over, in place of what else waits
-      } else lost();
+      } else lost(event.detail.xhr);
     });
   }
 

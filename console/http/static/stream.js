@@ -13,7 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const body = table.tBodies[0];
   const most = Number(table.dataset.rows);
   const columns = [];
-  const rows = new Map(); // key -> {row, document}
+  const rows = new Map(); // key -> {row, document}, a document as of `members`
   let source = null;
   let again = null; // the timer of the next attempt
   let last = null; // where to go on after a pause
@@ -26,15 +26,41 @@ document.addEventListener("DOMContentLoaded", () => {
     state.textContent = words;
   }
 
+  // What stands in a JSON object, in its order: name -> the value as the text that it is. Read as a number of JavaScript's
+  // it would lose digits: beyond 2^53, of 1.10, of 1e400.
+  function members(json) {
+    const found = new Map();
+    let depth = 0;
+    let from = 0;
+    let name;
+    for (let at = 0; at < json.length; at += 1) {
+      const sign = json[at];
+      if (sign === '"') {
+        for (at += 1; at < json.length && json[at] !== '"'; at += 1) if (json[at] === "\\") at += 1;
+        continue;
+      }
+      if (depth === 1 && ":,}".includes(sign)) {
+        const piece = json.slice(from, at).trim();
+        if (sign === ":") name = JSON.parse(piece);
+        else if (name !== undefined) found.set(name, piece);
+        if (sign !== ":") name = undefined;
+      }
+      if (sign === "{" || sign === "[") depth += 1;
+      else if (sign === "}" || sign === "]") depth -= 1;
+      if (depth === 1 && ":,{".includes(sign)) from = at + 1;
+    }
+    return found;
+  }
+
   function text(value) {
     if (value === undefined) return "";
-    if (value === null) return "–";
-    return typeof value === "object" ? JSON.stringify(value) : String(value);
+    if (value === "null") return "–";
+    return value.startsWith('"') ? JSON.parse(value) : value;
   }
 
   // Columns are those of the documents, in the order in which they were first seen.
   function learn(found) {
-    for (const name of Object.keys(found)) {
+    for (const name of found.keys()) {
       if (columns.includes(name) || columns.length >= MOST_COLUMNS) continue;
       columns.push(name);
       const cell = document.createElement("th");
@@ -68,9 +94,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const known = rows.get(key) || made(key);
     columns.forEach((name, at) => {
       const cell = known.row.cells[at + 1];
-      const now = text(found[name]);
+      const now = text(found.get(name));
       if (cell.textContent === now) return;
-      if (known.document) mark(cell, `was ${text(known.document[name])}`);
+      if (known.document) mark(cell, `was ${text(known.document.get(name))}`);
       cell.textContent = now;
     });
     if (!known.document) mark(known.row.cells[0]);
@@ -118,29 +144,55 @@ document.addEventListener("DOMContentLoaded", () => {
     } else again = setTimeout(open, 2000);
   }
 
-  function open() {
+  // The place to go on from leads nowhere any more (a promotion, a pause that was too long), and from there would come
+  // only what changes now: the newest documents are asked for once more, as when the page was opened.
+  async function renew(one, why) {
+    one.close();
+    say("busy", `Begins anew: ${why}.`);
+    const answer = await fetch(location.href).then((found) => found.text()).catch(() => "");
+    if (source !== one) return; // meanwhile it was halted
+    const newest = new DOMParser().parseFromString(answer, "text/html").getElementById("board");
+    if (!newest) return refused(one);
+    table.dataset.stream = newest.dataset.stream;
+    last = null;
+    clear();
+    open(true);
+  }
+
+  function clear() {
+    rows.clear();
+    body.replaceChildren();
+  }
+
+  // `renewed`: the place was asked for just now. If it leads nowhere either, changes outrun it, and those to come must do.
+  function open(renewed = false) {
     shut();
     const url = new URL(table.dataset.stream, location.href);
     if (last) url.searchParams.set("cursor", last);
     const one = (source = new EventSource(url));
     source.addEventListener("ready", (event) => {
+      renewed = false;
       last = event.lastEventId || last;
       say("good", "Live: changes are shown as they come.");
     });
+    source.addEventListener("alive", (event) => {
+      last = event.lastEventId || last; // where nothing matches, nothing else tells how far it is
+    });
     source.addEventListener("reset", (event) => {
-      rows.clear();
-      body.replaceChildren();
-      say("busy", `Begins anew: ${JSON.parse(event.data).why}.`);
+      if (renewed) clear();
+      else renew(one, JSON.parse(event.data).why);
     });
     source.addEventListener("change", (event) => {
-      const told = JSON.parse(event.data);
+      const told = members(event.data);
+      const [key, op] = [JSON.parse(told.get("key")), JSON.parse(told.get("op"))];
       last = event.lastEventId || last;
-      if (told.op === "deleted" || told.op === "left") drop(told.key);
-      else put(told.key, told.after);
-      aloud(told.key);
+      if (op === "deleted" || op === "left") drop(key);
+      else put(key, members(told.get("after")));
+      aloud(key);
     });
     source.onopen = () => say("good", "Live: changes are shown as they come.");
     source.onerror = () => {
+      renewed = false;
       say("bad", "The connection is lost, what stands below is old; it is tried again.");
       if (one.readyState === EventSource.CLOSED) refused(one);
     };

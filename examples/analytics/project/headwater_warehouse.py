@@ -36,7 +36,8 @@ class Plugin(BasePlugin):
         self._namespace = str(self._opened_with.pop("namespace"))
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
-        """Make the views, and the table ``_hw_cuts``: which cuts with names there are of which table."""
+        """Make the views, and two tables: ``_hw_cuts``, which cuts with names there are of which table, and
+        ``_hw_tables``, which table a name leads to: one that was begun anew under its name is another one."""
         for name in ("avro", "iceberg"):
             conn.execute(f"LOAD '{_extension(name)}'")
         conn.execute("SET TimeZone = 'UTC'")
@@ -44,12 +45,14 @@ class Plugin(BasePlugin):
         conn.execute(
             "CREATE OR REPLACE TABLE warehouse._hw_cuts (history VARCHAR, name VARCHAR, cut BIGINT, lsn VARCHAR)"
         )
+        conn.execute("CREATE OR REPLACE TABLE warehouse._hw_tables (name VARCHAR, uuid VARCHAR)")
         found = dict(self._tables(load_catalog(self._catalog, **self._opened_with)))
         if not found:
             raise RuntimeError(f"catalogue {self._catalog} has no tables in {self._namespace}: has the pipeline run?")
         for name, table in found.items():
             place = table.metadata_location.removeprefix("file://").replace("'", "''")
             conn.execute(f"CREATE OR REPLACE VIEW warehouse.\"{name}\" AS FROM iceberg_scan('{place}')")
+            conn.execute("INSERT INTO warehouse._hw_tables VALUES (?, ?)", [name, str(table.metadata.table_uuid)])
             for key, text in table.properties.items():
                 if key.startswith(CUT):
                     said = json.loads(text)

@@ -28,7 +28,8 @@ from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.records.history import AFTER, PARTITION, POSITION, TIME
 from cdc.view import View
 from spark.arrow import map_in_arrow
-from spark.disk.checkpoint import batch_offsets, committed_offsets
+from spark.disk.applied import forget_applied
+from spark.disk.checkpoint import batch_offsets, committed_offsets, forget_topics
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
 from spark.disk.notes import read_note
@@ -230,6 +231,7 @@ def start_history(
     lease.check()
     _put_aside(spark, flow, place)
     read, flow = flow.spec.topics, replace(flow, spec=still_written(spark, flow, place, kept))
+    read_again(spark, flow, place)
     for view in flow.spec.views.values():
         place.make(spark, view, new=flow.is_new)
         if gone := shorten(spark, place.name(view), policy, time.time()):
@@ -266,6 +268,32 @@ def still_written(spark: SparkSession, flow: Flow, place: HistoryPlace, kept: Co
     if begun & left:  # captured again, it begins anew
         _write_begun(flow, begun - left)
     return without(spec, left)
+
+
+def read_again(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
+    """Read those topics from their beginning whose tables are about to be made.
+
+    The history of a table that the sink did not keep may have been dropped, and its topic was read on all the time:
+    from there on alone, it would lack every row that has not changed since, and no cut be refused.
+
+    Args:
+        spark: the session.
+        flow: with the topics that it is to write.
+        place: where the tables are.
+    """
+    if flow.is_new:
+        return
+    _, committed = committed_offsets(flow.checkpoint)
+    views = {topic: flow.spec.views[name] for topic, (name,) in flow.spec.topics.items() if topic in committed}
+    unnoted = views.keys() - begun_topics(flow.folder)
+    # One that begins anew because of its key's type has no use for what is older than that.
+    anew = [one for one in unnoted if not place.there(spark, views[one]) and not place.begins_anew(spark, views[one])]
+    if anew:
+        forget_applied(flow.folder)  # first: done again after a kill, it finds the topics in the checkpoint alone
+        forget_topics(flow.checkpoint, anew)
+        for topic in sorted(anew):
+            table = views[topic].table.qualified
+            _log.warning("history of sink %s: that of %s was dropped, and begins anew", flow.spec.sink, table)
 
 
 def without(spec: FlowSpec, topics: Collection[str]) -> FlowSpec:

@@ -110,7 +110,7 @@ class HistoryPlace:
         numbers = json.dumps(view.numbers, sort_keys=True)
         if not there:  # of one that is there it stays: by it is seen that its rows had another key
             properties |= {KEY: json.dumps(view.key), NUMBERS: numbers}
-            if not new and self._begins_anew(spark, view):
+            if not new and self.begins_anew(spark, view):
                 properties[BEGINS] = str(view.table.since)
         listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
         if there:
@@ -159,7 +159,7 @@ class HistoryPlace:
         """Names of all tables of the namespace."""
         return [row["tableName"] for row in spark.sql(f"SHOW TABLES IN `{self.catalog}`.`{self.namespace}`").collect()]
 
-    def _begins_anew(self, spark: SparkSession, view: View) -> bool:
+    def begins_anew(self, spark: SparkSession, view: View) -> bool:
         """Whether a history of the table was put aside because of its key's type."""
         names = [name for name in self._tables(spark) if name.startswith(view.table.name + FORMER)]
         former = (properties_of(spark, f"`{self.catalog}`.`{self.namespace}`.{quoted(name)}") for name in names)

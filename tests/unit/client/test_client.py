@@ -306,7 +306,7 @@ class _Answers(Headwater):
         ({"a": "aborted"}, "aborted", ("a",)),
         ({"a": "rejected", "b": "visible"}, "rejected", ("a", "b")),
         ({"a": "visible", "b": "unknown", "c": "timeout"}, "unknown", ("a", "b")),
-        ({"a": "away", "b": "visible"}, "unknown", ("b",)),
+        ({"a": "visible", "b": "away"}, "unknown", ("a",)),
         ({"a": "beyond", "b": "visible"}, "unknown", ("a", "b")),
         ({"a": "half", "b": "visible"}, "rejected", ("b",)),  # the other sink may still show it
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from starlette.datastructures import URL
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, UnknownName
+from cdc.pipeline import loads
 from console.http.app import make_app
 from console.http.guard import MOST_BYTES, Access, Guard, access, is_loopback
-from console.http.served import Pipelines
+from console.http.served import Pipelines, known_views
+from operations.state.folder import register_of
 from tests.support.standing_file import FILE as STANDING
 from tests.support.standing_file import STANDING as ONE
 
@@ -251,6 +254,17 @@ def test_a_question_says_which_pipeline_it_means(tmp_path: Path) -> None:
     assert misspelt.status_code == 400 and "sink" in misspelt.json()["error"]["what"], "it would have waited for all"
 
 
+def test_a_view_that_readers_see_is_known_also_while_the_file_calls_the_next_one_otherwise(tmp_path: Path) -> None:
+    pipeline = loads(FILE.format(name="shop", folder=tmp_path), "shop.yaml", {})
+    folder = register_of(pipeline, "search").generation().folder
+    folder.mkdir(parents=True)
+    (folder / "views.json").write_text('["before"]')
+    assert known_views(pipeline, ["search"], ["before", "v"]) == ("before", "v")
+    with pytest.raises(UnknownName, match="no view other") as error:
+        known_views(pipeline, ["search"], ["other"])
+    assert error.value.fix == "choose from v, before"
+
+
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     client(tmp_path)
     with pytest.raises(ConfigError, match="both called shop"):
@@ -273,3 +287,30 @@ def test_a_file_that_becomes_wrong_goes_on_as_it_was(tmp_path: Path) -> None:
     assert asking.get("/v1/alive").status_code == 200
     file.write_text(FILE.format(name="shop", folder=tmp_path).replace("search:", "found:"))
     assert asking.get("/v1/alive").json()["ailments"] == ["found: never run"]
+
+
+@pytest.mark.parametrize("names", [("shop",), ("shop", "wiki")])
+def test_a_file_that_is_given_another_name_is_asked_and_acted_on_by_it(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """It was known by the former name, and led by its links to the other: a button ended in a 404."""
+    asking = client(tmp_path, names=names)
+    (tmp_path / "shop.yaml").write_text(FILE.format(name="store", folder=tmp_path))
+    assert asking.get("/v1/pipelines").json() == {"pipelines": sorted({*names, "store"} - {"shop"})}
+    former = asking.get("/v1/alive", params={"pipeline": "shop"})
+    assert former.status_code == 404 and "store" in former.json()["error"]["fix"]
+    assert asking.get("/?pipeline=shop").status_code == 404
+    page = asking.get("/sinks/search?pipeline=store").text
+    [action] = re.findall(r'action="(/sinks/search/pause[^"]*)"', page)
+    [csrf, *_] = re.findall(r'name="csrf" value="([0-9a-f]+)"', page)
+    done = asking.post(action, data={"csrf": csrf}, headers={"Origin": "http://127.0.0.1:8470"})
+    assert done.status_code == 200 and done.url.path == "/sinks/search"
+    assert [one["verb"] for one in asking.get("/v1/jobs?pipeline=store").json()["jobs"]] == ["pause"]
+
+
+def test_two_files_that_come_to_one_name_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    asking = client(tmp_path, names=("shop", "wiki", "third"))
+    (tmp_path / "shop.yaml").write_text(FILE.format(name="wiki", folder=tmp_path))
+    for path in ("/?pipeline=wiki", "/letters?pipeline=wiki", "/v1/alive?pipeline=wiki"):
+        answer = asking.get(path)
+        assert answer.status_code == 400 and "are both called wiki" in answer.text, path
+    for path in ("/?pipeline=third", "/v1/alive?pipeline=third", "/metrics"):
+        assert asking.get(path).status_code == 200, path

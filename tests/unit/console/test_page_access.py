@@ -227,6 +227,24 @@ def test_a_wrong_token_is_refused_and_begins_nothing(closed: World) -> None:
     assert closed.browser.get("/").status_code == 303
 
 
+def test_who_may_only_subscribe_is_told_so_and_led_to_no_page(tmp_path: Path) -> None:
+    """The form took the token, and each page was an error in JSON, with no button to leave."""
+    stream = "stream-token-of-this-test"
+    with world(tmp_path, tokens={stream: "stream", **TOKENS}, told={"status": status(search={})}) as made:
+        answer = made.send("/login", token=stream, next="/stream")
+        assert answer.status_code == 403 and "set-cookie" not in answer.headers
+        assert "That token may only subscribe, and sees no page." in answer.text and 'value="/stream"' in answer.text
+        made.browser.cookies.set("headwater_8470", begun(stream).text)  # of before, or of another server's form
+        for path in ("/", "/stream", "/sinks/search"):
+            answer = made.browser.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (303, f"/login?next={path}")
+        assert made.browser.get("/stream", headers={"Authorization": f"Bearer {stream}"}).status_code == 403
+        assert made.send("/login", token=READ, next="/stream").headers["location"] == "/stream"
+        assert made.browser.get("/stream").status_code == 200
+    only = Access({stream: "stream"})
+    assert only.bearers == {} and only.role(f"Bearer {stream}") == "stream"
+
+
 @pytest.mark.parametrize(
     "there", ["//evil.example", "https://evil.example", "/\\evil.example", "", "javascript:x", "/\r\nX: y"]
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -95,7 +94,7 @@ def test_a_page_that_nobody_looks_at_asks_though_its_clocks_are_slowed(answered:
     expect(page.locator(".state.good")).to_be_visible()
     hide(page, True)
     answers.status["/"] = 500
-    expect(page).to_have_title("No answer · flights: bad · Headwater", timeout=10_000)
+    expect(page).to_have_title("HTTP 500 · flights: bad · Headwater", timeout=10_000)
 
 
 def test_a_page_that_nobody_looks_at_asks_by_one_clock_of_two(answered: tuple[Page, Answers]) -> None:
@@ -125,6 +124,29 @@ def test_a_page_that_nobody_looks_at_asks_by_one_clock_of_two(answered: tuple[Pa
     assert [asks(f"later += 4100; {own}"), asks("beat()")] == [4, 4]
     hide(page, False)
     assert page.evaluate("told") == [False, True, False]
+
+
+def test_what_a_server_answers_is_no_silence(answered: tuple[Page, Answers]) -> None:
+    """Of a sink that was taken out of the file it was said that the server does not answer."""
+    page, answers = answered
+    page.add_init_script("addEventListener('DOMContentLoaded', () => { htmx.config.timeout = 1500; })")
+    page.goto(f"{ORIGIN}/sinks/search")
+    expect(page.locator("#live .state")).to_be_visible()
+    file = answers.made.served.file
+    file.write_text(file.read_text().replace("  search:\n", "  another:\n", 1))
+    ask(page)
+    words = "This page's server answers HTTP 404: no sink search in flights; what stands below is old."
+    expect(page.locator(".state.lost .words")).to_have_text(words, timeout=SOON_MS)
+    expect(page.locator("#announcer")).to_have_text(words)
+    expect(page).to_have_title(re.compile("^HTTP 404 · search of flights"))
+    answers.status["/sinks/search"] = 502  # a proxy's words
+    ask(page)
+    expect(page.locator(".state.lost .words")).to_contain_text("answers HTTP 502; what", timeout=SOON_MS)
+    del answers.status["/sinks/search"]
+    answers.hangs = True
+    ask(page)
+    expect(page.locator(".state.lost .words")).to_contain_text("does not answer", timeout=10_000)
+    expect(page).to_have_title(re.compile("^No answer · search"))
 
 
 def test_an_answer_that_comes_late_once_is_no_alarm(answered: tuple[Page, Answers]) -> None:
@@ -263,94 +285,3 @@ def test_a_page_whose_session_has_ended_leads_to_the_form(browser: Browser, tmp_
         assert page.locator("header nav").count() == 0
         expect(page.locator("[name=next]")).to_have_value("/sinks/search")
         page.close()
-
-
-# Stands in for a stream that the test tells what to say.
-STREAM = """window.sources = []; window.EventSource = class {
-  static CLOSED = 2; readyState = 0; heard = {};
-  constructor(url) { this.url = String(url); sources.push(this); }
-  addEventListener(name, heard) { this.heard[name] = heard; }
-  close() { this.readyState = 2; }
-  tell(name, data) { this.heard[name]({ data: JSON.stringify(data), lastEventId: "c1" }); }
-  fail() { this.readyState = 2; this.onerror(); }
-}; window.last = () => sources[sources.length - 1];
-window.live = () => sources.filter(one => one.readyState < 2).length"""
-
-
-@pytest.fixture
-def board(answered: tuple[Page, Answers], monkeypatch: pytest.MonkeyPatch) -> tuple[Page, Answers]:
-    """The page of a view's changes, in a time that passes when the test says so."""
-    page, answers = answered
-    monkeypatch.setattr("console.http.pages.stream.kept_views", lambda _: [("cache", "flight")])
-    monkeypatch.setattr("console.http.pages.stream.newest_but", lambda *_: None)
-    monkeypatch.setattr(answers.made.app.state.streams, "place", lambda *_: SimpleNamespace(sink="cache"))
-    page.clock.install()
-    page.add_init_script(STREAM)
-    page.goto(f"{ORIGIN}/stream?view=flight")
-    page.wait_for_function("sources.length === 1")
-    return page, answers
-
-
-def told(page: Page, *events: tuple[str, dict[str, Any]]) -> None:
-    """From the stream."""
-    for name, data in events:
-        page.evaluate("([name, data]) => last().tell(name, data)", [name, data])
-
-
-def test_a_row_that_comes_again_after_a_reset_is_one_row(board: tuple[Page, Answers]) -> None:
-    page, _ = board
-    first, then = ({"key": "1", "op": "changed", "after": {"a": number}} for number in (1, 2))
-    told(page, ("change", first), ("change", {"key": "1", "op": "deleted"}), ("reset", {"why": "x"}), ("change", first))
-    page.clock.run_for(5_000)
-    told(page, ("change", then))
-    assert page.locator("#board tbody tr").all_inner_texts() == ["1\t2"]
-    told(page, ("change", {"key": "1", "op": "deleted"}))
-    page.clock.run_for(5_000)
-    assert page.locator("#board tbody tr").count() == 0
-
-
-def test_a_stream_that_is_refused_comes_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
-    page, answers = board
-    answers.status["/v1/pipelines"] = 200
-    with page.expect_response("**/v1/pipelines"):
-        page.evaluate("last().fail()")
-    page.wait_for_timeout(200)
-    page.get_by_role("button", name="Pause").click()
-    page.clock.run_for(5_000)
-    assert page.evaluate("[sources.length, live()]") == [1, 0]
-    expect(page.locator("#board-state")).to_contain_text("Paused")
-    page.get_by_role("button", name="Pause").click()
-    assert page.evaluate("[sources.length, live()]") == [2, 1]
-    with page.expect_response("**/v1/pipelines"):
-        page.evaluate("last().fail()")
-    page.wait_for_timeout(200)
-    for _ in range(2):  # a moment's pause: the attempt that was to come is not made besides
-        page.get_by_role("button", name="Pause").click()
-    page.clock.run_for(5_000)
-    assert page.evaluate("[sources.length, live()]") == [3, 1]
-    with page.expect_response("**/v1/pipelines"):
-        page.evaluate("last().fail()")
-    page.wait_for_timeout(200)
-    page.clock.run_for(5_000)
-    assert page.evaluate("[sources.length, live()]") == [4, 1]
-
-
-def test_a_stream_that_nobody_looks_at_holds_no_connection(board: tuple[Page, Answers]) -> None:
-    page, _ = board
-    told(page, ("ready", {}))
-    hide(page, True)
-    assert page.evaluate("live()") == 0
-    hide(page, False)
-    assert page.evaluate("[sources.length, live()]") == [2, 1]
-    assert "cursor=c1" in page.evaluate("last().url")  # it goes on from there
-    page.get_by_role("button", name="Pause").click()
-    for hidden in (True, False):
-        hide(page, hidden)
-    assert page.evaluate("live()") == 0
-
-
-def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, Answers]) -> None:
-    page, answers = board
-    answers.status["/v1/pipelines"] = 401
-    page.evaluate("last().fail()")
-    page.wait_for_url(f"{ORIGIN}/login?next=%2Fstream%3Fview%3Dflight", timeout=SOON_MS)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from cdc.errors import TagExists
+from cdc.errors import TagExists, UnknownName
 from operations.as_of import naming
-from operations.as_of.naming import name_cut
-from sinks.iceberg.history import tag, tags
+from operations.as_of.naming import drop_cut, list_cuts, name_cut, named_cut
+from operations.as_of.report import as_of
+from sinks.iceberg.history import SOURCE, TABLE, cuts_of, tag
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_a_tag_that_is_no_cut_is_told_as_such_and_how_it_is_dropped(table: Table
     with pytest.raises(TagExists, match=r"n\.t_history has a tag march 1 in Iceberg already, which is no cut") as found:
         name_cut(cut_of(table), "march 1")
     assert "ALTER TABLE n.t_history DROP TAG `march 1`" in found.value.fix and "--drop" not in found.value.fix
-    assert tags([table]) == {}
+    assert cuts_of(table) == {}
 
 
 def test_of_a_branch_nothing_is_advised_but_another_name(table: Table) -> None:
@@ -80,7 +82,7 @@ def cut_over(catalog: SqlCatalog, number: int, *names: str) -> Any:
 def cuts_on(catalog: SqlCatalog, name: str) -> tuple[Any, bool]:
     """Which cut a table says that the name is, and whether it has a tag of that name."""
     table = catalog.load_table(("n", name))
-    return tags([table]).get("nightly", {}).get("cut"), "nightly" in table.refs()
+    return cuts_of(table).get("nightly", {}).get("cut"), "nightly" in table.refs()
 
 
 def just_before(monkeypatch: pytest.MonkeyPatch, table: str, act: Callable[[], object]) -> None:
@@ -160,3 +162,125 @@ def test_a_name_whose_acknowledgement_is_lost_is_taken_back_too(
     with pytest.raises(ConnectionError):
         name_cut(cut_over(catalog, 1, "a", "b"), "nightly")
     assert cuts_on(catalog, "a") == (None, False)
+
+
+# -- of a sink ---------------------------------------------------------------------------------------------------------
+
+
+class Sink:
+    """A sink that keeps some tables now, in a namespace that has histories of others, too.
+
+    Args:
+        catalog: with namespace n.
+        kept: the tables that it keeps.
+    """
+
+    def __init__(self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, *kept: str) -> None:
+        self.catalog = catalog
+        self.kept: dict[str, Any] = {f"public.{name}": None for name in kept}
+        self.pipeline: Any = SimpleNamespace(
+            sinks={"lake": SimpleNamespace(namespace="n")}, topic=lambda table: f"shop.{table}"
+        )
+        monkeypatch.setattr(naming, "history_sink", lambda *_: "lake")
+        monkeypatch.setattr(naming, "root_tables", lambda *_: self.kept)
+        monkeypatch.setattr(naming, "source_catalogue", lambda *_: None)
+        monkeypatch.setattr(naming, "topics_read", lambda *_: frozenset({"shop.public.a", "shop.public.b"}))
+        monkeypatch.setattr(naming, "open_catalog", lambda *_: nullcontext(catalog))
+
+    def make(self, name: str, *, rows: bool = True, end: str = "_history") -> Table:
+        """The history of a table."""
+        given = pa.table({"id": pa.array([1], pa.int32())})
+        properties = {TABLE: f"public.{name}", SOURCE: "1"}
+        made = self.catalog.create_table(("n", name + end), given.schema, properties=properties)
+        if rows:
+            made.append(given)
+        return made
+
+    def name(self, number: int, at: str, *tables: str) -> None:
+        """Give a cut a name, as if its tables were those that the sink keeps."""
+        found = {name: self.catalog.load_table(("n", f"{name}_history")) for name in tables}
+        name_cut(cast(Any, SimpleNamespace(tables=found, cut=number, lsn=f"0/{number}", source="1")), at)
+
+    def refs(self, table: str) -> set[str]:
+        return set(self.catalog.load_table(("n", table)).refs())
+
+
+@pytest.fixture
+def sink(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> Sink:
+    return Sink(catalog, monkeypatch, "a", "b")
+
+
+def test_a_tag_of_somebody_elses_stays_when_a_cut_of_its_name_is_dropped(sink: Sink) -> None:
+    """An analyst's own tag on a table that the cut was not of went with it, and the files that it kept."""
+    sink.make("a")
+    theirs = sink.make("b")
+    theirs.manage_snapshots().create_tag(theirs.current_snapshot().snapshot_id, "eom").commit()  # type: ignore[union-attr]
+    sink.name(1, "eom", "a")
+    drop_cut(sink.pipeline, None, "eom")
+    assert sink.refs("a_history") == {"main"} and sink.refs("b_history") == {"main", "eom"}
+    assert list_cuts(sink.pipeline, None) == []
+
+
+def test_no_branch_goes_with_a_cut_that_is_called_like_one(sink: Sink) -> None:
+    """Named while a history had no snapshot, `main` could be dropped, and with it all rows of every history."""
+    empty = sink.make("a", rows=False)
+    sink.make("b")
+    sink.name(1, "main", "a")
+    empty.refresh()
+    empty.append(pa.table({"id": pa.array([1], pa.int32())}))
+    drop_cut(sink.pipeline, None, "main")
+    for name in ("a_history", "b_history"):
+        assert sink.refs(name) == {"main"}
+        assert sink.catalog.load_table(("n", name)).scan().to_arrow().num_rows == 1
+    assert list_cuts(sink.pipeline, None) == []
+
+
+@pytest.mark.parametrize("name", ["main", "headwater"])
+def test_a_branchs_name_is_given_to_no_cut_and_nothing_is_waited_for(name: str) -> None:
+    nothing: Any = None
+    with pytest.raises(TagExists, match=f"no cut can be called {name}: so is") as found:
+        as_of(nothing, None, nothing, name, print)
+    assert found.value.fix == "choose another name"
+
+
+def test_a_name_is_taken_back_of_a_table_that_the_sink_keeps_no_more(sink: Sink) -> None:
+    """Its tag stayed, and its files with it for ever, and nothing showed it any more."""
+    for name in ("a", "b"):
+        sink.make(name)
+    sink.make("b", end="_history_by_uid")
+    sink.make("others")
+    sink.name(1, "november", "a", "b", "others")
+    del sink.kept["public.b"]
+    drop_cut(sink.pipeline, None, "november")
+    assert sink.refs("a_history") == sink.refs("b_history") == {"main"}
+    assert sink.refs("others_history") == {"main", "november"}, "another pipeline's is its own"
+    with pytest.raises(UnknownName, match="there is no cut november"):
+        drop_cut(sink.pipeline, None, "november")
+
+
+def test_a_cut_that_a_table_out_of_the_sink_alone_was_named_in_has_its_name(sink: Sink) -> None:
+    sink.make("a")
+    sink.make("b")
+    sink.name(1, "november", "b")
+    del sink.kept["public.b"]
+    assert [one["cut"] for one in list_cuts(sink.pipeline, None)] == [1]
+    with pytest.raises(TagExists, match="there is a cut november already"):
+        naming.refuse_named(sink.pipeline, "lake", "november")
+
+
+def test_of_two_cuts_of_one_name_neither_is_shown_for_both(sink: Sink) -> None:
+    """Given twice while one table was out of the sink, whose first one was not seen: whichever table came first told
+    where the cut is, and the others were shown there, too."""
+    for name in ("a", "b"):
+        sink.make(name)
+    sink.name(1, "november", "b")
+    sink.name(2, "november", "a")
+    assert [(one["name"], one["cut"]) for one in list_cuts(sink.pipeline, None)] == [("november", 1), ("november", 2)]
+    with pytest.raises(UnknownName, match=r"several cuts: 0/2 in public\.a, 0/1 in public\.b") as found:
+        named_cut(sink.pipeline, None, "november")
+    assert "--table" in found.value.fix and "--drop november" in found.value.fix
+    assert named_cut(sink.pipeline, None, "november", ["public.b"])["cut"] == 1
+    del sink.kept["public.b"]
+    assert named_cut(sink.pipeline, None, "november")["cut"] == 2
+    drop_cut(sink.pipeline, None, "november")
+    assert list_cuts(sink.pipeline, None) == []

@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.errors import SinkUnavailable
 from cdc.letters.deadletter import DeadLetter
 from cdc.log import letter_log
+from cdc.log.letter_log import LetterLog, Raw
 from cdc.log.letters import THROUGH
 from cdc.view import View
-from operations.erase import eraser, servers, warehouse
+from operations.erase import eraser, readers, servers, warehouse
 from operations.erase import letters as erase_letters
 from operations.erase import log as erase_log
 from operations.erase.eraser import Eraser, Options
@@ -22,8 +24,10 @@ from operations.erase.letters import Letters
 from operations.erase.log import InLog
 from operations.erase.note import Note
 from operations.erase.places import Place, settled
+from operations.erase.readers import behind
 from operations.erase.tables import Held
 from operations.erase.warehouse import SINCE, TABLES, UNTOLD
+from operations.opened import Opened
 from sinks.iceberg.remains import Remains
 from spark.warehouse import erasing
 from tests.support.erase_cases import PERSONS, build, joined, subject
@@ -133,6 +137,14 @@ class _Topic:
 
         return SimpleNamespace(describe=describe, consumer=consumer)
 
+    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (letter_log, erase_letters):
+            monkeypatch.setattr(module, "Kafka", self.kafka, raising=False)
+            monkeypatch.setattr(module, "publish", self.publish)
+        monkeypatch.setattr(letter_log, "records", self.read)
+        monkeypatch.setattr(letter_log, "clear", self.clear)
+        monkeypatch.setattr(erase_log, "records", self.read)
+
 
 def test_letters_are_looked_through_in_one_pass_however_many_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,12 +155,7 @@ def test_letters_are_looked_through_in_one_pass_however_many_stand(
     former = DeadLetter("cache", "card", "3|1", 1, "no", shows)
     card = DeadLetter("cache", "card", "1|2", 1, "no", shows)
     topic = _Topic(*others, own, former, DeadLetter("cache", "card", "3|1", 2, "no", b"{}"), card)
-    for module in (letter_log, erase_letters):
-        monkeypatch.setattr(module, "Kafka", topic.kafka, raising=False)
-        monkeypatch.setattr(module, "publish", topic.publish)
-    monkeypatch.setattr(letter_log, "records", topic.read)
-    monkeypatch.setattr(letter_log, "clear", topic.clear)
-    monkeypatch.setattr(erase_log, "records", topic.read)
+    topic.patch(monkeypatch)
 
     views = [build(tmp_path, one) for one in (View.identity(PERSONS), joined((("id", "no"), ("name", "name"))))]
     there = len(topic.records)
@@ -156,3 +163,41 @@ def test_letters_are_looked_through_in_one_pass_however_many_stand(
     written = {one.key(): one.value() for one in topic.records[there:]}
     assert written == {card.record_key(): card.without_values().to_json(), own.record_key(): None}
     assert topic.passes == 2  # what stands, and which of that hold the row
+
+
+def test_a_letter_behind_a_tombstone_is_written_again_before_compaction_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another row, and nothing of this one is to be cleared: the topic is compacted all the same."""
+    first, again = (DeadLetter("cache", "persons", "8", version, "no", b"{}") for version in (1, 2))
+    topic = _Topic(first, again)
+    topic.clear({}, {first.record_key(): 0})  # the second had come by then
+    topic.patch(monkeypatch)
+    raw = lambda _log, _topic, _part, at: Raw(topic.records[at].key(), topic.records[at].value())  # noqa: E731
+    monkeypatch.setattr(LetterLog, "raw", raw)
+    assert Letters(subject(tmp_path, "7"), [build(tmp_path, View.identity(PERSONS))]).supersede() == 0
+    assert [(one.key(), one.value()) for one in topic.records[3:]] == [(again.record_key(), again.to_json())]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "told"),
+    [
+        (0, None),
+        (3, "3 documents of view card wait to be made"),
+        (SinkUnavailable("it is away"), "nobody knows how many (it is away) documents of view card wait to be made"),
+    ],
+)
+def test_documents_that_a_fan_out_has_left_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: int | SinkUnavailable, told: str | None
+) -> None:
+    """The log is read to its end, and documents that show the row are still to be made without it."""
+
+    def ask() -> int:
+        if isinstance(waiting, SinkUnavailable):
+            raise waiting
+        return waiting
+
+    monkeypatch.setattr(Opened, "row_store", lambda *_, **__: None)
+    monkeypatch.setattr(readers, "RedisRowStore", lambda _: SimpleNamespace(waiting=ask, close=lambda: None))
+    late = behind(subject(tmp_path), [build(tmp_path, joined((("id", "no"),)))], {})
+    assert [one.who for one in late] == ([] if told is None else [f"sink cache, generation 2: {told}"])

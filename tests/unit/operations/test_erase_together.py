@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import Behind, StateError
+from cdc.errors import Behind, RowInSource, StateError
 from cdc.view import View
 from operations.erase import eraser, servers
 from operations.erase.eraser import Eraser, Options
@@ -178,3 +178,19 @@ def test_a_generation_that_is_removed_meanwhile_is_not_asked_any_more(working: W
     asked = dict(working.steps)
     assert asked["mark"] == [2, 3] and "await" not in asked
     assert asked["tables"] == asked["erase_indices"] == asked["backups"] == [3]
+
+
+def test_a_row_that_has_come_back_meanwhile_is_not_certified_as_erased(
+    working: Working, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_present(_: Subject) -> None:
+        if working.steps:
+            raise RowInSource("the row of public.persons is in the source")
+
+    monkeypatch.setattr(Subject, "refuse_present", refuse_present)
+    monkeypatch.setattr(Eraser, "_await_delete", lambda *_: None)
+    found = SimpleNamespace(log=InLog("t"), letters=InLog("letters"), held=[], places=lambda _: [])
+    monkeypatch.setattr(Eraser, "_look", lambda *_: found)
+    with pytest.raises(RowInSource, match="has come back to the source meanwhile"):
+        Eraser(subject(tmp_path, "7"), Options(act=True)).run()
+    assert ("tables", []) in working.steps, "it was refused at the end"

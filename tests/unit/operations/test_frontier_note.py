@@ -159,6 +159,7 @@ def test_notes_are_read_as_they_were_written(pipeline: Pipeline) -> None:
     assert sink.of([1]) == FlowNote(1.5, 3, 1.9)
     assert sink.of([1, 2]) == FlowNote(None, None, 1.9, "why")  # readers may see either
     assert (sink.of([3]).as_of, sink.of([]).as_of) == (None, None)
+    assert sink.of([1, 3]) == FlowNote(None, None, 0.0), "of one of the two nobody has told anything"
     assert sink.of([1], ["other"]).as_of == 1.5  # plain views share `main`
     two = SinkNote(2.0, 1.0, {1: {"main": FlowNote(1.5, 3, 1.9), "card": FlowNote(1.2, 4, 1.8)}})
     assert (two.of([1]), two.of([1], ["thing"]).behind) == (FlowNote(1.2, 7, 1.8), 3)

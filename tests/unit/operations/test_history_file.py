@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -244,10 +244,31 @@ def test_what_was_read_is_asked_in_one_scan_a_table(tmp_path: Path, monkeypatch:
         return scan(self, selected_fields=selected_fields, **more)
 
     monkeypatch.setattr(Iceberg, "scan", counted)
-    assert reads_of(tables, times=True) == {"full": Reads((5, 7), (at[0], at[2]))}
+    assert reads_of(tables, {}, times=True) == {"full": Reads((5, 7), (at[0], at[2]))}
     assert asked == [(AFTER, TIME)] * 3
-    assert reads_of(tables, times=False) == {"full": Reads((5, 7))}
+    assert reads_of(tables, {"full": 7}, times=False) == {"full": Reads((5, 5))}, "what is read again is left out"
+    assert reads_of(tables, {"full": 8, "empty": 8}, times=False) == {"full": Reads((5, 7))}
     catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "at_us", "shown"),
+    [
+        ("2026-11-29T12:00:00.124", 124_000, "12:00:00.124000+"), ("2026-11-29T12:00:00.123500", 123_000, ".123000+"),
+        ("2026-11-29T12:00:00.123999", 123_000, ".123000+"), ("2026-11-29T12:00:00.001", 1_000, ".001000+"),
+        ("1969-12-31T23:59:59.999500", -1_000, "1969-12-31T23:59:59.999000+"),
+    ],
+)  # fmt: skip
+def test_a_moment_is_a_whole_millisecond(text: str, at_us: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has no more of a commit's time: of .1235 all was taken that was committed until .124, without a word."""
+    words = list[str]()
+    monkeypatch.setattr(cuts, "read_moment", lambda _: SimpleNamespace(wal_lsn=0))
+    clock: Any = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchone=lambda: (4e9,)))
+    watch: Any = SimpleNamespace(wait=lambda _enough, said, *_: words.append(said))
+    asked, nobody = cuts.Asked(at=cuts.moment_of(text)), cast(Any, None)
+    _, place = cuts._frontier(nobody, clock, watch, asked, [], print)
+    assert place.at_us is not None and place.at_us % 1_000_000 == at_us % 1_000_000
+    assert shown in words[0]
 
 
 def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

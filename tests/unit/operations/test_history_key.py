@@ -26,6 +26,7 @@ from operations.erase.tables import _history, history_name
 from operations.run import history as run_history
 from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
 from sinks.iceberg.remains import remains
+from spark.disk.applied import FILE, applied_offsets
 from spark.disk.checkpoint import committed_offsets, planned
 from spark.disk.refused import refused
 
@@ -87,8 +88,10 @@ def test_a_topic_of_another_key_begins_anew_and_no_other_does(
     """All histories of the sink stood still for good once one table had got another key."""
     bound = Bound(tmp_path, catalog, monkeypatch)
     bound.ids["public.t"], bound.keys["public.t"] = "anew", "uid"
+    (tmp_path / "log" / FILE).write_text('{"batch": 4, "offsets": {"public.t": {"0": 9}, "public.u": {"0": 7}}}')
     (line,) = bound.bind()
     assert "public.t has another key" in line and "n.t_history_by_id" in line
+    assert applied_offsets(tmp_path / "log") == {"public.u": {0: 7}}, "cuts would not wait for the new topic"
     assert {name for _, name in catalog.list_tables("n")} == {"t_history_by_id", "u_history"}
     assert committed_offsets(bound.checkpoint) == (4, {"public.u": {0: 7}})
     assert planned(bound.checkpoint) == 4

@@ -18,7 +18,8 @@ from tests.unit.operations.test_file_edits import NEW, Files, files
 __all__ = ["files"]
 
 NEEDED = {"sink": "search", "generation": 1, "because": ["views.card changed"], "documents": 9, "minutes": 1.0}
-SEARCH: dict[str, Any] = {**NEEDED, "bytes": None, "row_store_bytes": None}
+SEARCH: dict[str, Any] = {**NEEDED, "gone_back_from": None, "bytes": None, "row_store_bytes": None}
+BACK = Changes(gone_back={"search": 2})
 REBUILT = Changes(rebuilt={"search": ["views.card changed"]})
 TABLE = Action("publication", "p", "add public.new")
 
@@ -33,6 +34,11 @@ TABLE = Action("publication", "p", "add public.new")
             "1 changes; `headwater apply f` makes them",
         ),
         (Plan("p", [], [SEARCH], [], REBUILT, {"search"}), ["`run` is building it"], ""),
+        (
+            Plan("p", [], [{**SEARCH, "gone_back_from": 2}], [], BACK),
+            ["promote f search --generation 2` shows it again, `headwater rebuild f search` makes another one"],
+            "",
+        ),
         (
             Plan("p", [TABLE], [SEARCH], [], Changes(added=("more",), rebuilt=REBUILT.rebuilt)),
             ["`run` builds it once the file is applied", "run takes up sink more"],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cdc.errors import SlotLost, SourceChanged
+from cdc.errors import SlotLost, SourceChanged, StateError
 from cdc.pipeline import Pipeline, load
 from connectors.database.history import Moment
 from connectors.source_gaps import Remembered
@@ -21,6 +21,7 @@ from operations import recapture as place
 from operations.recapture import FILE, Recapture, begun, recapture
 from operations.run.source_watch import memory
 from operations.state.folder import pipeline_folder, register_of
+from operations.state.history import history_folder
 
 TEXT = """\
 version: 1
@@ -211,6 +212,31 @@ def test_what_may_not_be_dropped_is_refused_before_anything_is_changed(world: Wo
     told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
     assert told.exception is world.refused, told.output
     assert (register.entries(), world.done, begun(world.pipeline)) == (entries, [], None)
+
+
+LAKE = """\
+  lake: {type: iceberg, views: [order], namespace: before, history: true, catalog_uri: /x/c.db, warehouse: /x}
+engine:"""
+
+
+def test_a_history_that_would_end_is_told_and_refused_before_anything_is_changed(world: World) -> None:
+    """`run` refused it afterwards, and the other namespace that it asked for had the sink filled a second time."""
+    world.file.write_text(world.file.read_text().replace("engine:", LAKE))
+    folder = history_folder(world.pipeline, "lake")
+    folder.mkdir(parents=True)
+    (folder / "identity.json").write_text(json.dumps({"system_identifier": "6", "namespace": "before"}))
+    told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
+    assert "the history of sink lake ends here" in told.output
+    assert isinstance(told.exception, StateError) and "another `namespace`" in told.exception.fix
+    assert (world.done, begun(world.pipeline)) == ([], None)
+    world.file.write_text(world.file.read_text().replace("namespace: before", "namespace: after"))
+    assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
+    world.done.clear()
+    former = folder / "former" / "after"
+    former.mkdir(parents=True)
+    (former / "identity.json").write_text("{}")
+    with pytest.raises(StateError, match="history of sink lake can't go on"):
+        recapture(world.pipeline, world.file, lambda _line: None)
 
 
 def test_it_asks_as_long_as_the_old_capture_is_there(world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from cdc.errors import Fenced, HeadwaterError, SinkUnavailable
 from cdc.view import View
 from operations.holding import Holds
 from operations.verify.repair import warehouse
@@ -80,3 +81,66 @@ def test_an_extra_row_that_goes_once_it_was_seen_is_left_out(there: tuple[str, .
 def test_extra_rows_leave_once_for_each_key_and_no_key_is_another_than_its_text(merged: list[list[Frame]]) -> None:
     extra_ones_leave(Rows("1", "1", "2", "3", "null", None, None), ["1", "2", "null"], "1", "2", "null")
     assert [part.rows.column("id").to_pylist() for parts in merged for part in parts] == [["1", "2", "null", None]]
+
+
+# -- the commit --------------------------------------------------------------------------------------------------------
+
+
+class Session:
+    """Spark's session beside a promotion: of which generation the table is each time that somebody looks."""
+
+    def __init__(self, *generations: int, fenced: HeadwaterError | None = None) -> None:
+        self.generations, self.fenced, self.said = [*generations], fenced, list[str]()
+
+    # -- as Spark
+
+    def sql(self, text: str) -> Any:
+        self.said.append(text.split(maxsplit=1)[0])
+        found = [{"value": str(self.generations.pop(0))}] if text.startswith("SHOW TBLPROPERTIES") else []
+        return SimpleNamespace(where=lambda _: SimpleNamespace(collect=lambda: found))
+
+    def table(self, _name: str) -> Any:
+        return SimpleNamespace(schema=[SimpleNamespace(name=name) for name in ("id", "v", VERSION_COLUMN)])
+
+    # -- as the table's place
+
+    def find(self) -> str:
+        return "`c`.`n`.`t`"
+
+    def check(self, *_: Any) -> None:
+        if self.fenced is not None:
+            raise self.fenced
+
+
+def commit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warehouse, "F", SimpleNamespace(col=lambda name: name))
+    monkeypatch.setattr(warehouse, "TablePlace", lambda *_: session)
+    monkeypatch.setattr(warehouse, "PAUSE_SECONDS", 0.0)
+    build = SimpleNamespace(
+        pipeline=SimpleNamespace(sinks={"lake": None}),
+        sink="lake",
+        generation=SimpleNamespace(number=1),
+        token=4,
+        owner="p/lake",
+    )
+    rows = SimpleNamespace(persist=lambda: rows, unpersist=lambda: None, createOrReplaceTempView=lambda _: None)
+    warehouse.merge(cast(Repair, SimpleNamespace(build=build, spark=session, view=VIEW)), [cast(Any, rows)])
+
+
+def test_a_repair_writes_nothing_into_a_table_that_was_promoted_into_the_names_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(2, 1)
+    commit(session, monkeypatch)
+    assert session.said == ["SHOW", "SHOW", "MERGE"]
+    never = Session(*[2] * warehouse.ATTEMPTS)
+    with pytest.raises(SinkUnavailable, match="committed or promoted too often"):
+        commit(never, monkeypatch)
+    assert set(never.said) == {"SHOW"}
+
+
+def test_a_repair_writes_nothing_into_a_table_that_another_process_has_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(1, fenced=Fenced("table t was claimed by another process"))
+    with pytest.raises(Fenced):
+        commit(session, monkeypatch)
+    assert session.said == []

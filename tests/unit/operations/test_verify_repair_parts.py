@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,16 +16,20 @@ from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.keys import stray_id
+from cdc.records.position import MAX_LSN, pack
 from cdc.view import View
+from operations.holding import Holds
 from operations.metrics.audit import Totals, metrics
 from operations.records.newest import Asked, Record
 from operations.verify.audit import line
 from operations.verify.buckets import Keys
 from operations.verify.comparison import marked, unmarked
-from operations.verify.repair.repair import ROOM, root_of, write_above
+from operations.verify.repair import repair
+from operations.verify.repair.repair import ROOM, reachable, root_of, write_above
 from operations.verify.repair.warehouse import statement
-from operations.verify.repair.work import Refused
-from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
+from operations.verify.repair.work import Refused, Repair
+from sinks.contract import MAX_VERSION, STALE, UNREADABLE, WRITTEN, Answer, Item, rejected
+from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
 
 POSITION = 748903240  # as every LSN a multiple of eight
@@ -91,6 +97,48 @@ def test_the_merge_leaves_rows_alone_that_changed_since_they_were_seen() -> None
     assert said.count("coalesce(t._hw_version, -2) <= s._hw_seen") == 2
     assert "WHEN MATCHED AND s._hw_gone AND coalesce(t._hw_version, -2) <= s._hw_seen THEN DELETE" in said
     assert "ON t.`id` <=> s.`id` AND NOT coalesce(s._hw_added, false) " in said
+
+
+# -- versions that no change can reach ---------------------------------------------------------------------------------
+
+TABLE = Table("public", "t", (Column("id", "int4", "int4"),), ("id",))
+PLAIN = View.identity(TABLE)
+JOINED = JoinedView("t", TABLE, ("id",), (("id", "id"),), root=Node("t", "root", TABLE))
+EPOCH = 3
+
+
+@pytest.mark.parametrize(
+    ("view", "version", "reached"),
+    [
+        (PLAIN, 0, True),
+        (PLAIN, pack(EPOCH, POSITION) | ROOM, True),
+        (PLAIN, pack(EPOCH, POSITION + 8), False),
+        (PLAIN, pack(EPOCH + 1, POSITION), False),
+        (PLAIN, UNREADABLE, False),
+        (PLAIN, MAX_VERSION, False),
+        (JOINED, pack(EPOCH + 1, POSITION), True),
+        (JOINED, pack(EPOCH + 1, MAX_LSN), True),
+        (JOINED, pack(EPOCH + 2, 0), False),
+        (JOINED, UNREADABLE, False),
+        (JOINED, MAX_VERSION, False),
+    ],
+)
+def test_what_is_held_under_a_version_that_no_change_can_reach_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: View, version: int, reached: bool
+) -> None:
+    """And nothing else is: a joined document's version is counted on, under the next epoch."""
+    monkeypatch.setattr(repair, "snapshot", lambda _: nullcontext())
+    monkeypatch.setattr(repair, "wal_position", lambda _: POSITION)
+    spec, forgotten = FlowSpec("s", {"t": view}, {}, {}, {}, {}, epoch=EPOCH), list[str]()
+    work = SimpleNamespace(
+        build=SimpleNamespace(pipeline=SimpleNamespace(source=None)),
+        flow=Flow("t", spec, Reading("", {}, None), tmp_path),
+        view=view,
+        sink=SimpleNamespace(forget=lambda _view, keys: forgotten.extend(keys)),
+    )
+    kept = reachable(cast(Repair, work), {"good": Holds(8, b""), "asked": Holds(version, b"")})
+    assert list(kept) == (["good", "asked"] if reached else ["good"])
+    assert forgotten == ([] if reached else ["asked"])
 
 
 # -- the audit ---------------------------------------------------------------------------------------------------------

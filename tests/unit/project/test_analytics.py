@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 import re
+import runpy
 import subprocess
+import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import duckdb
 import jinja2
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from ruamel.yaml import YAML
 
 from cdc.pipeline import load
@@ -107,13 +114,65 @@ def test_a_name_that_another_cut_has_now_is_reported_anew_and_what_it_was_goes()
         assert connection.execute("SELECT cut FROM report ORDER BY cut").fetchall() == [("gone",), ("tuesday",)]
 
 
+def test_a_history_that_begins_anew_is_gained_whole_and_what_was_taken_stays() -> None:
+    """Its topic was made anew: its offsets begin with 0 again, and all up to the former one's were skipped."""
+    columns = "order_id INT, _hw_op VARCHAR, status VARCHAR, total INT, _hw_commit_time TIMESTAMP, _hw_tx BIGINT"
+
+    def gained(*, first: bool = False) -> list[tuple[Any, ...]]:
+        known: dict[str, Any] = {"config": lambda **_: "", "refuse_without": lambda *_: "", "this": "report"}
+        model = rendered("models/marts/order_events.sql", is_incremental=lambda: not first, **known)
+        connection.execute(f"CREATE TABLE report AS {model}" if first else f"INSERT INTO report BY NAME {model}")
+        return connection.execute("SELECT history, part, place FROM report ORDER BY ALL").fetchall()
+
+    def happened(*places: tuple[int, int]) -> None:
+        connection.executemany("INSERT INTO orders_history VALUES (1, 'read', 'paid', 5, NULL, 7, ?, ?)", places)
+
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE orders_history ({columns}, _hw_partition INT, _hw_offset BIGINT)")
+        connection.execute("CREATE TABLE _hw_tables AS SELECT 'orders_history' AS name, 'a' AS uuid")
+        happened((0, 0), (0, 1), (1, 0))
+        former = [("a", 0, 0), ("a", 0, 1), ("a", 1, 0)]
+        assert gained(first=True) == gained() == former
+        happened((1, 1))
+        former.append(("a", 1, 1))
+        assert gained() == former
+        connection.execute("DELETE FROM orders_history")
+        connection.execute("UPDATE _hw_tables SET uuid = 'b'")
+        happened((0, 0), (1, 0))
+        assert gained() == gained() == [*former, ("b", 0, 0), ("b", 1, 0)]
+        ids = connection.execute("SELECT count(*), count(DISTINCT event_id) FROM report").fetchone()
+        assert ids == (6, 6)
+
+
+def test_the_plugin_tells_a_table_from_another_one_that_got_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dbt = ModuleType("dbt.adapters.duckdb.plugins")
+    dbt.BasePlugin = SimpleNamespace  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, dbt.__name__, dbt)
+    plugin = runpy.run_path(str(PROJECT / "headwater_warehouse.py"))["Plugin"](creds=None)
+    there = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    plugin.initialize({"catalog": "hw_warehouse", "namespace": "analytics", **there})
+    told = []
+    with closing(SqlCatalog("hw_warehouse", **there)) as catalog, duckdb.connect() as connection:
+        catalog.create_namespace("analytics")
+        for name in ("orders_history_by_id", None):
+            made = catalog.create_table(("analytics", "orders_history"), pa.schema({"id": pa.int32()}))
+            plugin.configure_connection(connection)
+            asked = "SELECT uuid FROM warehouse._hw_tables WHERE name = 'orders_history'"
+            told.append((connection.execute(asked).fetchall(), [(str(made.metadata.table_uuid),)]))
+            if name is not None:
+                catalog.rename_table(("analytics", "orders_history"), ("analytics", name))
+    assert told[0][0] == told[0][1] and told[1][0] == told[1][1] and told[0] != told[1]
+
+
 def test_the_sources_are_what_the_pipeline_keeps() -> None:
     nowhere = {"HEADWATER_SOURCE_PASSWORD": "x", "HEADWATER_SETUP_PASSWORD": "x"}
     sink = load(HERE / "pipeline.yaml", nowhere).sinks["warehouse"]
     views = set(sink.view_names)
     [source] = YAML(typ="safe").load((PROJECT / "models/sources.yml").read_text())["sources"]
     named = {table["name"] for table in source["tables"]}
-    assert named == views | {"orders_history", "order_lines_history", "_hw_cuts"}
+    assert named == views | {"orders_history", "order_lines_history", "_hw_cuts", "_hw_tables"}
     profile = YAML(typ="safe").load((PROJECT / "profiles.yml").read_text())["analytics"]["outputs"]["local"]
     [plugin] = profile["plugins"]
     assert "'hw_warehouse'" in plugin["config"]["catalog"] and "'analytics'" in plugin["config"]["namespace"]

@@ -215,6 +215,7 @@ def test_settings_of_a_sink_are_keys_that_its_pipeline_file_takes(section: str, 
 # -- variables, targets, links, sizes ----------------------------------------------------------------------------------
 
 
+@cache
 def variables(path: Path) -> set[str]:
     """Environment variables that a file names; in Python only in texts, since a constant may bear such a name too."""
     text = path.read_text(encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,20 +22,27 @@ from tests.support.sampling import in_turn
 @pytest.mark.parametrize("n", range(30))
 def test_long(n): pass
 
-@pytest.mark.sampled(turn=0, of=2)
+@pytest.mark.sampled(part="one")
 def test_one(): pass
 
-@pytest.mark.sampled(turn=1, of=2)
-def test_other(): pass
+@pytest.mark.sampled(part="new")
+def test_new(): pass
 
 def test_short(): pass
 
 @pytest.fixture(params=in_turn("a", "b"))
 def form(request): return request.param
 
-@pytest.mark.sampled
 def test_of_a_form(form): pass
+
+@pytest.fixture(params=in_turn("x", "y", ring=True))
+def kind(request): return request.param
+
+@pytest.mark.sampled(part="of")
+def test_of_a_kind(kind): pass
 """
+FILE = "tests/test_it.py"
+RING = {f"{FILE} {part}": 200 for part in (*range(sampling.PARTS), "one", "0+of", "1+of")}
 
 
 def project(folder: Path, tests: str) -> Path:
@@ -51,33 +60,60 @@ class Collector:
         self.items = list(items)
 
 
-def test_each_long_proof_has_its_turn_once_in_nine_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_long_proof_has_its_turn_and_one_without_a_number_runs_always(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, seen = project(tmp_path, SAMPLED), Collector()
     (folder / "conftest.py").unlink()
-    assert (
-        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(folder)], [seen]) == 0
-    )
+    words = ["--collect-only", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(folder)]
+    assert pytest.main(words, [seen]) == 0
     everything = {item.name for item in seen.items}
-    assert len(everything) == 35
+    assert len(everything) == 37
+    monkeypatch.setattr(sampling, "measured", lambda: RING)
     turns = []
-    for number in range(36):
+    for number in range(60):
         monkeypatch.setenv(sampling.VARIABLE, f"{number:08x}abcdef")
         turns.append(everything - {item.name for item in sampling.left_out(seen.items)})
-    long = {name for name in everything if "long" in name}
-    assert all("test_short" in turn for turn in turns)
+    assert all({"test_short", "test_new"} < turn for turn in turns)
     assert set().union(*turns) == everything
-    assert sum(len(turn & long) for turn in turns) == 4 * len(long)
-    forms = [name for turn in turns for name in turn if "of_a_form" in name]
-    assert len(forms) == 4 and set(forms) == {"test_of_a_form[a]", "test_of_a_form[b]"}
-    one, other = ([at for at, turn in enumerate(turns) if name in turn] for name in ("test_one", "test_other"))
-    assert len(one) == len(other) == 9 and not {*one} & {*other}
+    assert all(sum(name.startswith("test_of_a_form") for name in turn) == 1 for turn in turns)
+    often = Counter(name for turn in turns for name in turn)
+    # 600 s of 1,600: three of eight.
+    assert all(10 < often[name] < 40 for name in everything - {"test_short", "test_new"}), often
+    monkeypatch.delenv(sampling.VARIABLE)
+    assert sampling.left_out(seen.items) == []
 
 
-def test_files_go_to_either_half() -> None:
-    files = [f"tests/test_{n}.py::test" for n in range(20)]
-    draws = [{file for file in files if sampling._drawn(file, number, 1, 4)} for number in range(8)]
-    assert {at for at, draw in enumerate(draws) if draw} == {1, 5}
-    assert len(draws[1]) > 4 and len(draws[5]) > 4 and draws[1] | draws[5] == {*files}
+def test_a_run_takes_as_long_as_another() -> None:
+    ring = {f"tests/test_{n}.py 0": 20 + 7 * (n % 30) for n in range(100)}
+    taken = [sum(ring.values()) - sum(ring[name] for name in sampling.resting(drawn, ring)) for drawn in range(200)]
+    assert all(sampling.SECONDS - 300 < seconds < sampling.SECONDS + 300 for seconds in taken)
+    assert abs(sum(taken) / len(taken) - sampling.SECONDS) < 60
+
+
+def test_where_all_have_room_all_run() -> None:
+    assert not sampling.resting(7, {"tests/test_a.py 0": 100, "tests/test_b.py 0": 400})
+    assert not sampling.resting(7, {})
+
+
+def test_what_was_measured_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project(tmp_path, SAMPLED)
+    known = tmp_path / "seconds.json"
+    known.write_text(json.dumps({f"{FILE} 0": 7, f"{FILE} one": 9, "tests/test_gone.py 0": 8}))
+    monkeypatch.setattr(sampling, "MEASURED", known)
+    monkeypatch.setattr(sampling, "ROOT", folder)
+    monkeypatch.setattr(suite, "ROOT", folder)
+    (folder / ".pytest_cache").mkdir()
+    case = '<testcase time="{}"><properties><property name="group" value="{}"/></properties></testcase>'
+    side = case.format(2.6, f"{FILE} one") + case.format(2, f"{FILE} one") + '<testcase time="9"/>'
+    (folder / ".pytest_cache" / "side-by-side.xml").write_text(f"<testsuite>{side}</testsuite>")
+    (folder / ".pytest_cache" / "alone.xml").write_text(f"<testsuite>{case.format(4, f'{FILE} new')}</testsuite>")
+    assert suite.main(["--seconds"]) == 0
+    assert json.loads(known.read_text()) == {f"{FILE} 0": 7, f"{FILE} new": 12, f"{FILE} one": 5}
+
+
+def test_what_each_group_takes_is_known() -> None:
+    assert sampling.measured() and all(seconds > 0 for seconds in sampling.measured().values())
 
 
 def test_a_commit_is_known_here() -> None:

@@ -12,8 +12,10 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
 from cdc.view import View
+from spark.disk.applied import FILE, applied_offsets
+from spark.disk.checkpoint import committed_offsets
 from spark.reading.spec import FlowSpec
-from spark.warehouse.history.history import BEGUN, still_written
+from spark.warehouse.history.history import BEGUN, read_again, still_written
 from spark.warehouse.history.tables import HistoryPlace
 
 
@@ -22,6 +24,9 @@ class Place(HistoryPlace):
 
     def there(self, spark: Any, view: View) -> bool:
         return view.table.name in spark.names
+
+    def begins_anew(self, spark: Any, view: View) -> bool:
+        return view.table.name in spark.anew
 
 
 class Case:
@@ -32,10 +37,26 @@ class Case:
         views = {table.qualified: View.identity(table, table.qualified) for table in tables.values()}
         topics: dict[str, tuple[str, ...]] = {name: (f"public.{name}",) for name in tables}
         self.flow: Any = SimpleNamespace(
-            spec=FlowSpec("lake", views, topics, tables, {}, {}), folder=folder, is_new=new
+            spec=FlowSpec("lake", views, topics, tables, {}, {}),
+            folder=folder,
+            checkpoint=folder / "checkpoint",
+            is_new=new,
         )
+        for what, text in (("offsets", 'v1\n{}\n{"t":{"0":9},"u":{"0":7}}'), ("commits", "v1\n{}")):
+            (folder / "checkpoint" / what).mkdir(parents=True)
+            (folder / "checkpoint" / what / "4").write_text(text)
+        (folder / FILE).write_text('{"batch": 4, "offsets": {"t": {"0": 9}, "u": {"0": 7}}}')
         self.begun = folder / BEGUN
         self.begun.write_text(json.dumps({"topics": ["t", "u"]}))
+
+    def started(self, *kept: str, anew: str = "") -> dict[str, dict[int, int]]:
+        """From where the log is read on by a start, and is told to be applied."""
+        spark: Any = SimpleNamespace(names={"u"}, anew=anew)
+        place, flow = Place("hw_lake", "n", "source", 1), self.flow
+        spec = still_written(spark, flow, place, kept)
+        read_again(spark, SimpleNamespace(**{**vars(flow), "spec": spec}), place)  # type: ignore[arg-type]
+        assert applied_offsets(flow.folder) == committed_offsets(flow.checkpoint)[1]
+        return applied_offsets(flow.folder)
 
     def written(self, *kept: str) -> set[str]:
         spark: Any = SimpleNamespace(names={"u"})
@@ -70,3 +91,19 @@ def test_one_that_the_sink_keeps_no_more_may_be_dropped_and_stops_no_other(tmp_p
     assert json.loads(case.begun.read_text()) == {"topics": ["u"]}
     assert case.written("public.u") == {"u"}
     assert case.written("public.t", "public.u") == {"t", "u"}
+
+
+def test_one_that_was_dropped_and_is_kept_again_is_read_from_the_beginning(tmp_path: Path) -> None:
+    """Its topic had been read on: the new history had the rows alone that changed from then on, and cuts showed no
+    others. It was said to be applied to there, too."""
+    case = Case(tmp_path)
+    whole = {"t": {0: 9}, "u": {0: 7}}
+    assert case.started("public.u") == whole
+    assert case.started("public.t", "public.u") == {"u": {0: 7}}
+    assert case.started("public.t", "public.u") == {"u": {0: 7}}, "done again after a kill"
+
+
+def test_one_that_begins_anew_with_its_key_reads_on(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.begun.write_text(json.dumps({"topics": ["u"]}))
+    assert case.started("public.t", "public.u", anew="t") == {"t": {0: 9}, "u": {0: 7}}

@@ -292,3 +292,25 @@ def test_a_topic_that_is_gone_does_not_keep_the_others_from_being_looked_at(
     finally:
         watch.close()
     assert look.ends == {"here": {0: 9}} and began <= look.at <= time.time()
+
+
+def test_a_look_at_the_log_is_of_before_brokers_were_asked_that_take_their_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written while they answer may lie behind the ends that they tell: it would be said to be read."""
+    world.end()
+    before, bounds = world.now, world.bounds
+
+    def slow(topics: object) -> Any:
+        found = bounds(topics)
+        world.now += 100
+        return found
+
+    monkeypatch.setattr(world, "bounds", slow)
+    gaps.check_log(world.flow)
+    assert gaps.unread_since(world.flow.folder) == before == world.now - 100
+    monkeypatch.setattr(world, "ends", lambda topics: slow(topics)[1], raising=False)
+    watch, before = gaps.LogWatch(), world.now
+    watch._topics["t"] = ("", {})
+    watch._look()
+    assert watch._newest == Look(before, {"t": {0: 1}}) and before == world.now - 100

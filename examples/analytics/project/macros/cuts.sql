@@ -53,9 +53,7 @@
    `--drop NAME`, then `--tag NAME` gives it to another one. #}
 {% macro held_cuts(relation) -%}
     {%- if not execute -%}{{ return([]) }}{%- endif -%}
-    {%- if 'cut_position' not in adapter.get_columns_in_relation(relation) | map(attribute='name') -%}
-        {{ exceptions.raise_compiler_error(relation ~ " does not say where its cuts are: run once with --full-refresh") }}
-    {%- endif -%}
+    {{- refuse_without(relation, 'cut_position') -}}
     {%- set found = [] -%}
     {%- for row in run_query("select distinct cut, cut_position::varchar || '::bigint' from " ~ relation).rows -%}
         {%- do found.append([row[0], row[1]]) -%}
@@ -67,4 +65,11 @@
 {% macro forget_moved(relation, table) -%}
     delete from {{ relation }} as held using {{ source('warehouse', '_hw_cuts') }} as cuts
     where cuts.history = '{{ table }}_history' and cuts.name = held.cut and cuts.cut <> held.cut_position
+{%- endmacro %}
+
+{# An incremental model that was made before it had a column does not know what it has. #}
+{% macro refuse_without(relation, column) -%}
+    {%- if execute and column not in adapter.get_columns_in_relation(relation) | map(attribute='name') -%}
+        {{ exceptions.raise_compiler_error(relation ~ " has no column " ~ column ~ ": run once with --full-refresh") }}
+    {%- endif -%}
 {%- endmacro %}

@@ -1,0 +1,90 @@
+"""A sink that an operator has paused is left alone by an erasure, also where that came while it was at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from cdc.errors import EraseUnfinished, StateError
+from cdc.view import View
+from operations.erase import eraser, warehouse
+from operations.erase.eraser import Eraser, Options
+from operations.erase.log import InLog
+from operations.erase.readers import Build
+from operations.erase.subject import Subject
+from operations.state.pausing import pause, paused, resume
+from tests.support.erase_cases import PERSONS, build, pipeline, subject
+
+WHY = "new disks"
+
+
+@pytest.fixture
+def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    monkeypatch.setattr(warehouse, "histories_of", lambda _: [])
+    return subject(tmp_path)
+
+
+def why(row: Subject) -> str | None:
+    found = paused(row.pipeline, "cache")
+    return None if found is None else found.why
+
+
+def test_a_pause_that_came_while_the_topic_was_compacted_stands_and_nothing_is_written(row: Subject) -> None:
+    pause(row.pipeline, "cache", WHY, print)
+    with pytest.raises(EraseUnfinished, match=f"sink cache is paused .*{WHY}") as error, warehouse._alone(row, "cache"):
+        pytest.fail("it writes to a sink that is to be left alone")
+    assert "headwater resume" in error.value.fix
+    assert why(row) == WHY
+
+
+def test_its_own_pause_ends_with_it_and_another_one_of_meanwhile_does_not(row: Subject) -> None:
+    with warehouse._alone(row, "cache"):
+        assert why(row) == warehouse.reason(row)
+    assert why(row) is None
+    with warehouse._alone(row, "cache"):
+        resume(row.pipeline, "cache")
+        pause(row.pipeline, "cache", WHY, print)
+    assert why(row) == WHY
+
+
+def test_a_cache_that_is_paused_is_refused_before_anything_is_erased(row: Subject, tmp_path: Path) -> None:
+    pause(row.pipeline, "cache", WHY, print)
+    with pytest.raises(StateError, match="is paused"):
+        warehouse.go_on(row, [build(tmp_path, View.identity(PERSONS, "person"))])
+    assert why(row) == WHY
+
+
+class _Letters:
+    look = staticmethod(lambda _: InLog("letters", {}))
+
+    def supersede(self) -> None:
+        """Nothing stands."""
+
+
+def test_a_cache_that_is_paused_while_the_tables_are_written_anew_is_left_alone(
+    row: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = [build(tmp_path, View.identity(PERSONS, "person"))]
+
+    def tables(*_: Any, **__: Any) -> list[Any]:
+        pause(pipeline(tmp_path), "cache", WHY, print)
+        return []
+
+    def never(*_: Any) -> NoReturn:
+        pytest.fail("it writes to a sink that is to be left alone")
+
+    def begun(_: Eraser, known: list[Build]) -> tuple[list[Build], list[Build]]:
+        return known, []
+
+    monkeypatch.setattr(eraser.servers, "erase_changes", lambda _: None)
+    monkeypatch.setattr(eraser.servers, "mark_indices", lambda *_: {})
+    for name in ("erase_indices", "erase_marks", "erase_files"):
+        monkeypatch.setattr(eraser.servers, name, never)
+    monkeypatch.setattr(Eraser, "_builds_now", begun)
+    monkeypatch.setattr(eraser, "erase_tables", tables)
+    one: Any = Eraser(row, Options(act=True))
+    look: Any = type("Look", (), {"log": InLog("topic", {}), "letters": InLog("letters", {})})()
+    with pytest.raises(EraseUnfinished, match="sink cache is paused"):
+        one._erase(_Letters(), builds, look)

@@ -1,0 +1,65 @@
+"""Which refresh counts for a write: one that began when all of it was there, of a server that has lost nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import SinkRefused
+from operations.freshness.place import Reach
+from operations.freshness.refresh import Refresher, _refuse_older
+from operations.freshness.wait import Target
+
+THERE, NOT_THERE = Reach(True, (1,)), Reach(False, (1,), 3)
+
+
+class Refreshes(Refresher):
+    """A refresh ends when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(cast(Any, SimpleNamespace(sinks={"search": None})))
+
+    def _run(self, *_: Any) -> None:
+        """Nothing: see ``end``."""
+
+    def end(self) -> None:
+        """The one that is under way ends well."""
+        running = self._targets["search", 1, True].running
+        assert running is not None
+        running.set_result(None)
+        self.step()
+
+
+def test_a_refresh_that_had_begun_before_a_write_does_not_count_for_it() -> None:
+    refresher = Refreshes()
+    first = refresher.ask("search", 1, search=True)
+    refresher.step()
+    second = refresher.ask("search", 1, search=True)
+    refresher.end()
+    assert refresher.done("search", 1, first, search=True)
+    assert not refresher.done("search", 1, second, search=True)
+
+
+def test_who_falls_back_from_what_was_there_waits_for_another_refresh() -> None:
+    """A second generation that readers may see, or a table that is read again: what is there later was not yet there
+    when the first refresh began."""
+    refresher, target = Refreshes(), Target()
+    assert target.follow(THERE, refresher, "search", search=True)
+    refresher.step()
+    assert not target.follow(NOT_THERE, refresher, "search", search=True) and target.stage == "sink"
+    assert target.follow(THERE, refresher, "search", search=True), "it has arrived once more"
+    refresher.end()
+    target.follow(THERE, refresher, "search", search=True)
+    assert target.stage == "refresh" and not target.ended
+
+
+@pytest.mark.parametrize(("held", "older"), [(None, True), (6, True), (7, False), (8, False)])
+def test_a_server_that_lacks_the_number_left_with_it_last_is_of_an_older_state(held: int | None, older: bool) -> None:
+    sink = cast(Any, SimpleNamespace(beat=lambda _view, _number: held))
+    if older:
+        with pytest.raises(SinkRefused, match="the server has lost what was written to v last"):
+            _refuse_older(sink, {"v": 7})
+    else:
+        _refuse_older(sink, {"v": 7})

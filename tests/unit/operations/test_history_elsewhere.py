@@ -1,0 +1,96 @@
+"""A history that a process with another state folder has taken since is left alone, as its sink's generations are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import Fenced
+from cdc.pipeline import Pipeline
+from operations.generations.elsewhere import noted_claim, take_over
+from operations.run import history
+from operations.run.history import OpenedHistory, history_flow
+from operations.state.history import FORMER, STREAM, history_folder, history_lease
+from sinks.iceberg.catalogue import LEASE
+from spark.warehouse.history.tables import HistoryPlace
+
+TABLE = Table("public", "orders", (Column("id", "int4", "int4"),), ("id",))
+Started = Callable[[Pipeline, int], None]
+
+
+def machine(folder: Path, name: str) -> Pipeline:
+    """The file as one of two machines has it, of whose state folders each is its own."""
+    where = {"catalog_uri": f"sqlite:///{folder}/c.db", "warehouse": f"{folder}/w", "namespace": "n"}
+    return Pipeline.model_validate(
+        {
+            "version": 1,
+            "name": "p",
+            "source": {"host": "h", "database": "d", "user": "u", "tables": ["public.orders"]},
+            "kafka": {"bootstrap": "h:9092"},
+            "connect": {"url": "http://h:8083"},
+            "views": {"order": {"root": "orders"}},
+            "sinks": {"lake": {"type": "iceberg", "views": ["order"], "history": True, **where}},
+            "engine": {"state_dir": str(folder / name)},
+        }
+    )
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
+    """How a machine's process, which has a lease's token, starts the history."""
+    properties = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+
+    def claim(_spark: Any, _flow: Any, place: HistoryPlace, *_: Any) -> Any:
+        catalog = SqlCatalog("hw_lake", **properties)
+        catalog.create_namespace_if_not_exists("n")
+        made = catalog.create_table_if_not_exists(("n", "orders_history"), pa.schema({"id": pa.int32()}))
+        with made.transaction() as transaction:
+            transaction.set_properties({LEASE: str(place.token)})
+        catalog.close()
+
+    monkeypatch.setattr(history, "start_history", claim)
+    monkeypatch.setattr(history, "source_catalogue", lambda _: Catalogue({TABLE.qualified: TABLE}))
+
+    def started(pipeline: Pipeline, token: int) -> None:
+        folder = history_folder(pipeline, "lake")
+        opened = OpenedHistory(pipeline, "lake", folder, history_lease(folder, "lake"), token, "7")
+        flow, begin = history_flow(opened, lambda: 0)
+        begin(cast(Any, None), flow)
+
+    return started
+
+
+def test_a_machine_that_is_started_again_does_not_take_it_back(start: Started, tmp_path: Path) -> None:
+    """Its generations were refused, and its history not: the new machine's ended, and nobody wrote it afterwards."""
+    old, new = machine(tmp_path, "old"), machine(tmp_path, "new")
+    start(old, 10)
+    start(old, 20)
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    start(new, 30)
+    for token in (20, 40):  # the process that lives on, and one that is started again
+        with pytest.raises(Fenced, match=r"claimed the history of public\.orders .*token 30.*token 20") as error:
+            start(old, token)
+    assert "--take-over" in error.value.fix
+    start(new, 50)
+    take_over(old, [])
+    start(old, 60)
+    with pytest.raises(Fenced):
+        start(new, 70)
+
+
+def test_who_takes_over_takes_the_histories_of_other_namespaces_too(start: Started, tmp_path: Path) -> None:
+    made = machine(tmp_path, "one")
+    start(made, 10)
+    log = history_folder(made, "lake") / STREAM
+    former = history_folder(made, "lake") / FORMER / "before" / STREAM
+    shutil.copytree(log, former)
+    assert noted_claim(log) == noted_claim(former) == 10
+    take_over(made, ["lake"])
+    assert noted_claim(log) is noted_claim(former) is None

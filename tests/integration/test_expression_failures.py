@@ -60,7 +60,7 @@ FAILING = {
     "coalesce(a / b, 0)": "DIVIDE_BY_ZERO",
     # Any bytes are a string after a cast: Spark has no error for it.
     "CAST(unhex(if(b = 0, 'C0', '41')) AS string)": "",
-    "struct(a, array(CAST(unhex(if(b = 0, 'C0', '41')) AS string)) AS l)": "",
+    "array(struct(CAST(unhex(if(b = 0, 'C0', '41')) AS string) AS t))": "",
 }
 
 

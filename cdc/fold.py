@@ -8,12 +8,14 @@ begins from ``initial`` again. docs/decisions/fold.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from cdc import types
 from cdc.join.expressions import quoted
 from cdc.keys import document_id
 from cdc.records.change import Change
 from cdc.stateful import StatefulView
+from cdc.utf8 import whole
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,25 @@ class FoldView(StatefulView):
         return f"struct<{', '.join(f'{quoted(name)}: {kind}' for name, kind in self.state.items())}>"
 
 
-def folded(said: str, initial: str, kind: str, begin: str = "held") -> str:
+def folded(said: str, initial: str, kind: str, shape: Any, begin: str = "held") -> str:
     """Spark SQL over ``held`` (the state so far, or NULL) and ``events`` (an array): the state after all of them.
 
     Args:
         said: the step.
         initial: the state before the first event.
         kind: its Spark SQL type.
+        shape: the same, as ``cdc.utf8.whole`` takes it: a state of which a text is not UTF-8 is a failure of the event
+            that made it, whichever events come in one batch with it.
         begin: what stands for ``held`` where there is no such column.
 
     Returns:
-        an expression. ``state`` is bound by a ``transform`` of one element: Spark SQL has no ``let``.
+        an expression. ``state`` is bound by a ``transform`` of one element: Spark SQL has no ``let``. So is what the
+        step has made. (``validate_utf8`` outside of a lambda would have to go through Spark's optimizer before it is
+        made into code, and no plan of Folding.java's does.)
     """
     begun = f"coalesce(held, CAST({initial} AS {kind}))"
     stepped = f"element_at(transform(array({begun}), state -> CAST(({said}) AS {kind})), 1)"
+    checked = whole("made", shape)
+    if checked != "made":
+        stepped = f"element_at(transform(array({stepped}), made -> {checked}), 1)"
     return f"aggregate(events, {begin}, (held, event) -> {stepped})"

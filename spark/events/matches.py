@@ -16,12 +16,12 @@ from pyspark.sql import types as T  # noqa: N812
 
 from cdc.join.expressions import quoted
 from cdc.timed import Kind, MatchView
+from cdc.utf8 import whole
 from spark.events.kept import Open, documents_of
 from spark.events.measures import empty_frame, type_of
 from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
-from spark.reading.expressions import AS_HEX, AS_TEXT, Refuse, unplaced, unwritten
-from spark.reading.guard import whole
+from spark.reading.expressions import AS_TEXT, Refuse, unplaced, unwritten
 from spark.running import Query
 
 
@@ -48,9 +48,7 @@ def _fields(empty: DataFrame, view: MatchView, part: str, kind: Kind, refuse: Re
     if known != T.BooleanType():
         what = f"view {view.name}: `{part}.where: {kind.where}` must be true or false for an event"
         raise refuse(("match", part, "where"), what, "compare something: `type = 'searched'`")
-    if isinstance(type_of(empty, view, ("match", part, "key"), kind.key, refuse, f"{part}.key"), T.BinaryType):
-        what = f"view {view.name}: `{part}.key: {kind.key}` is a binary, by which nothing is found"
-        raise refuse(("match", part, "key"), what, AS_HEX)
+    type_of(empty, view, ("match", part, "key"), kind.key, refuse, f"{part}.key")
     found = {}
     for name, said in kind.fields.items():
         path, shown = ("match", part, "fields", name), f"{part}.fields.{name}"
@@ -87,14 +85,14 @@ def _types(events: DataFrame, kind: Kind) -> list[T.DataType]:
 def _computed(kind: Kind, types: Sequence[T.DataType]) -> list[str]:
     # A field that is computed of an event that is none of these may fail there, and shall not.
     fields = ", ".join(
-        f"CASE WHEN ({kind.where}) THEN {whole(f'({said})', type_)} END AS {quoted(name)}"
+        f"CASE WHEN ({kind.where}) THEN {whole(f'({said})', type_.jsonValue())} END AS {quoted(name)}"
         for (name, said), type_ in zip(kind.fields.items(), types, strict=True)
     )
     # Spark keeps no struct without fields.
     struct = f"struct({fields})" if fields else "struct(true AS `__`)"
     return [
         f"coalesce(({kind.where}), false)",
-        f"CASE WHEN ({kind.where}) THEN {whole(f'CAST(({kind.key}) AS string)', T.StringType())} END",
+        f"CASE WHEN ({kind.where}) THEN {whole(f'CAST(({kind.key}) AS string)', 'string')} END",
         struct,
     ]
 

@@ -13,9 +13,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from cdc.join.expressions import quoted
 from cdc.timed import Measure, WindowView
+from cdc.utf8 import whole
 from cdc.view import View
-from spark.reading.expressions import AS_HEX, Refuse, reason, selected, way_out
-from spark.reading.guard import whole
+from spark.reading.expressions import Refuse, reason, selected, way_out
 
 # How the kind of a decimals' average begins (Measure.java).
 AVERAGE = "avg:decimal:"
@@ -84,9 +84,7 @@ def _plan(empty: DataFrame, name: str, measure: Measure, refuse: Refused) -> Pla
         return Plan((counted,), ("count",), "{0}", "bigint")
     kind = _kind(empty, name, said, refuse)
     if measure.function == "approx_count_distinct":
-        if isinstance(kind, T.BinaryType):
-            raise refuse(name, f"{said} is a binary: {AS_HEX}")
-        return Plan((whole(f"CAST(({said}) AS string)", T.StringType()),), ("distinct",), "{0}", "bigint")
+        return Plan((whole(f"CAST(({said}) AS string)", "string"),), ("distinct",), "{0}", "bigint")
     number = isinstance(kind, T.NumericType)
     if measure.function == "percentile":
         if not number:
@@ -141,7 +139,7 @@ def _extreme(name: str, measure: Measure, kind: T.DataType, refuse: Refused) -> 
     if isinstance(kind, T.DecimalType):
         return Plan((said,), (f"{word}:decimal",), "{0}", type_)
     if isinstance(kind, T.StringType):
-        return Plan((whole(said, kind),), (f"{word}:string",), "{0}", type_)
+        return Plan((whole(said, kind.jsonValue()),), (f"{word}:string",), "{0}", type_)
     if isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
         return Plan((f"unix_micros(CAST({said} AS timestamp))",), (f"{word}:long",), "timestamp_micros({0})", type_)
     if isinstance(kind, T.DateType):

@@ -19,12 +19,12 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.errors import ConfigError
 from cdc.join.expressions import quoted
 from cdc.timed import WindowView
+from cdc.utf8 import whole
 from spark.events.kept import Open, documents_of
 from spark.events.measures import AVERAGE, Plan, empty_frame, planned, type_of
 from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
 from spark.reading.expressions import Refuse, text_of, unplaced
-from spark.reading.guard import whole
 from spark.running import Query
 from spark.write import OWN
 
@@ -99,7 +99,7 @@ def _parts(view: WindowView, plans: dict[str, Plan]) -> list[str]:
     parts = ["true" if view.condition is None else f"coalesce(CAST(({view.condition}) AS boolean), false)"]
     for name, said in view.by.items():
         text = view.state[name].startswith("string")
-        parts.append(f"{whole(f'({said})', T.StringType()) if text else f'({said})'} AS {quoted(name)}")
+        parts.append(f"{whole(f'({said})', 'string') if text else f'({said})'} AS {quoted(name)}")
     inputs = [said for plan in plans.values() for said in plan.inputs]
     return parts + [f"({said}) AS `__{at}`" for at, said in enumerate(inputs)]
 

@@ -76,20 +76,6 @@ def has_text(kind: T.DataType) -> bool:
     return any(isinstance(one, T.StringType) for one in plain) and T.BinaryType() not in plain
 
 
-def whole(said: str, kind: T.DataType) -> str:
-    """Spark SQL of the same value, which fails where a text in it is not UTF-8. Pure.
-
-    A Java ``Row`` puts U+FFFD in the place of what is none, and different values become one.
-
-    Args:
-        said: Spark SQL in brackets.
-        kind: its type.
-    """
-    if isinstance(kind, T.StringType):
-        return f"validate_utf8({said})"
-    return f"CASE WHEN validate_utf8(CAST({said} AS string)) IS NOT NULL THEN {said} END" if has_text(kind) else said
-
-
 def _plain_types(kind: T.DataType) -> Iterator[T.DataType]:
     if isinstance(kind, T.ArrayType):
         yield from _plain_types(kind.elementType)

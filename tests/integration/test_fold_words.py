@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
 from cdc.errors import ConfigError
 from cdc.fold import FoldView, folded
@@ -85,7 +86,8 @@ def test_what_a_table_can_hold_is_not_refused(spark: SparkSession) -> None:
 
 def test_the_expression_folds_in_order_and_begins_anew_after_an_end(spark: SparkSession) -> None:
     step = "CASE WHEN event = 'end' THEN NULL ELSE named_struct('s', concat(state.s, event)) END"
-    said = folded(step, "named_struct('s', '>')", "struct<s: string>")
+    shape = T.StructType([T.StructField("s", T.StringType())]).jsonValue()
+    said = folded(step, "named_struct('s', '>')", "struct<s: string>", shape)
     rows = spark.sql(
         f"SELECT {said} AS state FROM VALUES "
         "(1, CAST(NULL AS struct<s: string>), array('a', 'b')), (2, named_struct('s', 'x'), array('a')), "

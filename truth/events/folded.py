@@ -91,12 +91,14 @@ def _rows(view: FoldView, events: Events, ids: frozenset[str] | None) -> Iterato
 
 
 def _asked(view: FoldView, spark: SparkSession, page: list[tuple[str, list[dict[str, Any]]]]) -> Iterator[Folded]:
+    from pyspark.sql.types import DataType  # not every verb that verifies needs Spark
+
     if not page:
         return
     event = Shape({column.name: spark_type(column) for column in view.table.columns})
     shape = Shape({"__about": "string"}, arrays={"events": event})
     kind = f"struct<{', '.join(f'`{name}`: {type_}' for name, type_ in view.state.items())}>"
-    said = folded(view.step, view.initial, kind, begin=f"CAST(NULL AS {kind})")
+    said = folded(view.step, view.initial, kind, DataType.fromDDL(kind).jsonValue(), f"CAST(NULL AS {kind})")
     rows = [{"__about": about, "events": events} for about, events in page]
     for (about, events), (state,) in zip(page, ask(spark, shape, rows, [said]).rows, strict=True):
         last = events[-1]

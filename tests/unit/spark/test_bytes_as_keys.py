@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import types as T
 
 from cdc.errors import ConfigError
+from cdc.fold import folded
 from cdc.timed import Kind, Measure
-from spark.events import matches, measures, windows
-from spark.reading.guard import whole
+from cdc.utf8 import whole
+from spark.events import matches, measures, steady, windows
 from tests.support.timed import MATCHES, VIEWS
 from truth.events.measured import _asked
 
@@ -31,29 +33,43 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, T.DataType]], 
         def type_of(empty: Any, view: Any, path: Any, said: str, refuse: Any, name: str = "") -> T.DataType:
             return T.BooleanType() if path[-1] == "where" else known.get(said, TEXT)
 
-        for module in (windows, matches):
-            monkeypatch.setattr(module, "empty_frame", lambda spark, view: None)
+        for module in (windows, matches, steady):
+            monkeypatch.setattr(module, "empty_frame", lambda spark, view: SimpleNamespace(columns=[]))
             monkeypatch.setattr(module, "type_of", type_of)
+        monkeypatch.setattr(steady, "unsteady", lambda empty, text: "")
         monkeypatch.setattr(measures, "empty_frame", lambda spark, view: None)
         monkeypatch.setattr(measures, "_kind", lambda empty, name, said, refuse: known.get(said, TEXT))
 
     return types
 
 
-def test_a_group_a_key_and_a_distinct_value_of_bytes_are_refused_and_hex_is_named(typed: Any) -> None:
+def test_a_group_of_bytes_is_refused_and_hex_is_named(typed: Any) -> None:
     typed({"addr": BYTES})
-    window = replace(VIEWS["session"], by={"about": "addr"}, measures={})
-    match = replace(MATCHES["all"], first=Kind("true", "addr"))
-    follows = replace(MATCHES["all"], then=Kind("true", "addr"))
-    for analyse, view in ((windows.analyse_windows, window), (matches.analyse_matches, match)):
-        with pytest.raises(ConfigError, match=r"addr` is a binary, by which") as refused:
-            analyse(SPARK, view)  # type: ignore[arg-type]
-        assert "hex(…)" in refused.value.fix and "AS string" not in refused.value.fix
-    with pytest.raises(ConfigError, match=r"then\.key: addr"):
-        matches.analyse_matches(SPARK, follows)
-    distinct = replace(VIEWS["session"], measures={"users": Measure("approx_count_distinct", "addr")})
-    with pytest.raises(ConfigError, match=r"addr is a binary: make a text of it: hex"):
-        windows.analyse_windows(SPARK, distinct)
+    with pytest.raises(ConfigError, match=r"addr` is a binary, by which") as refused:
+        windows.analyse_windows(SPARK, replace(VIEWS["session"], by={"about": "addr"}, measures={}))
+    assert "hex(…)" in refused.value.fix and "AS string" not in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("view", "analyse", "what"),
+    [
+        (replace(MATCHES["all"], first=Kind("true", "addr")), matches.analyse_matches, "`first.key: addr`"),
+        (replace(MATCHES["all"], then=Kind("true", "addr")), matches.analyse_matches, "`then.key: addr`"),
+        (
+            replace(VIEWS["session"], measures={"users": Measure("approx_count_distinct", "addr")}),
+            windows.analyse_windows,
+            "`users: addr`",
+        ),
+    ],
+)
+def test_a_key_and_a_distinct_value_of_bytes_are_refused_of_a_file_and_not_of_what_runs(
+    typed: Any, view: Any, analyse: Any, what: str
+) -> None:
+    typed({"addr": BYTES})
+    known = analyse(SPARK, view)  # as each start of a flow does
+    with pytest.raises(ConfigError, match=f"{what} is a binary, by which") as refused:
+        steady.refuse_unsteady_events(SPARK, known)
+    assert "hex(…)" in refused.value.fix and "AS string" not in refused.value.fix
 
 
 def test_another_type_is_still_told_to_be_cast(typed: Any) -> None:
@@ -95,9 +111,38 @@ def test_the_key_and_the_texts_of_a_match_are_held_against_utf_8() -> None:
     assert matches._computed(Kind("true", "addr"), [])[2] == "struct(true AS `__`)"
 
 
-def test_what_has_texts_in_it_is_held_against_utf_8_as_a_whole() -> None:
-    assert whole("(a)", T.ArrayType(TEXT)) == "CASE WHEN validate_utf8(CAST((a) AS string)) IS NOT NULL THEN (a) END"
-    assert whole("(a)", T.ArrayType(NUMBER)) == whole("(a)", BYTES) == "(a)"
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (T.ArrayType(TEXT), "(a)"),
+        (T.StructType().add("t", TEXT).add("n", NUMBER), "(a)"),
+        # The cast of what has bytes, too, is none of texts alone.
+        (T.StructType().add("t", TEXT).add("b", BYTES).add("n", NUMBER), "struct((a).`t`)"),
+        (T.ArrayType(T.StructType().add("t", TEXT).add("b", BYTES)), "transform((a), __text0 -> struct(__text0.`t`))"),
+        (T.MapType(TEXT, BYTES), "struct(map_keys((a)))"),
+        (T.MapType(NUMBER, T.ArrayType(T.MapType(BYTES, TEXT))),
+         "struct(transform(map_values((a)), __text0 -> transform(__text0, __text1 -> struct(map_values(__text1)))))"),
+    ],
+)  # fmt: skip
+def test_what_has_texts_in_it_is_held_against_utf_8_as_a_whole(kind: T.DataType, texts: str) -> None:
+    checked = f"CASE WHEN validate_utf8(CAST({texts} AS string)) IS NOT NULL THEN (a) END"
+    assert whole("(a)", kind.jsonValue()) == checked
+
+
+def test_what_has_none_is_let_be() -> None:
+    assert whole("(a)", T.ArrayType(NUMBER).jsonValue()) == whole("(a)", BYTES.jsonValue()) == "(a)"
+    assert whole("(a)", T.StructType().add("b", BYTES).jsonValue()) == "(a)"
+
+
+def test_the_state_of_a_fold_is_held_against_utf_8_at_each_event_and_one_without_texts_is_let_be() -> None:
+    """Of a batch's last event alone, it would depend on what comes in one batch whether an aggregate fails."""
+    texts, numbers = (T.StructType().add("s", one).jsonValue() for one in (TEXT, NUMBER))
+    said = folded("event", "x", "struct<s: string>", texts)
+    stepped = "element_at(transform(array(coalesce(held, CAST(x AS struct<s: string>))), state -> CAST((event) AS"
+    checked = "made -> CASE WHEN validate_utf8(CAST(made AS string)) IS NOT NULL THEN made END), 1)"
+    assert said.startswith(f"aggregate(events, held, (held, event) -> element_at(transform(array({stepped}")
+    assert said.endswith(f"), 1)), {checked})")
+    assert "validate_utf8" not in folded("event", "x", "struct<s: int>", numbers)
 
 
 def test_verification_counts_a_value_of_which_it_asks_no_more_than_whether_it_is_there() -> None:

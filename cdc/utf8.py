@@ -28,7 +28,7 @@ def whole(said: str, kind: Any) -> str:
 
 
 def _texts(said: str, kind: Any, depth: int) -> str:
-    """Spark SQL of a value without the bytes beside its texts, which its cast would hold as well; "" if it has no text."""
+    """Spark SQL of a value without the bytes beside its texts, which its cast would hold, too; "" if it has no text."""
     plain = list(_plain(kind))
     if not any(map(_is_text, plain)):
         return ""

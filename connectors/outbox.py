@@ -83,9 +83,13 @@ def message_columns(table: Table) -> dict[str, str]:
 
 
 def message_forms(table: Table) -> dict[str, str]:
-    """Column -> the form that its text must have in a message, where it must have one."""
-    kinds = {column.name: type_key(column) for column in table.columns if not column.array}
-    return {name: kind for name, kind in kinds.items() if kind in _FORMS}
+    """Column -> the form that its text must have in a message, where it must have one; a numeric's digits beside it."""
+    found = {}
+    for column in table.columns:
+        if not column.array and (kind := type_key(column)) in _FORMS:
+            limited = kind == "numeric" and column.precision is not None
+            found[column.name] = f"{kind}({column.precision},{column.scale or 0})" if limited else kind
+    return found
 
 
 def _kind(column: Column) -> str:

@@ -1,6 +1,8 @@
 package headwater.connect;
 
+import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.core.StreamReadFeature;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
@@ -9,6 +11,7 @@ import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.io.IOException;
 import java.math.BigDecimal;
+import java.math.RoundingMode;
 import java.nio.ByteBuffer;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
@@ -39,7 +42,11 @@ final class OutboxMessage {
     // Of a numeric in Postgres, digits behind the point and before it; the zeros of 1e999999999 would be a gigabyte.
     private static final int LARGEST_SCALE = 16_383;
     private static final int MOST_DIGITS = 131_072;
-    private static final Set<String> NO_NUMBERS = Set.of("NaN", "Infinity", "-Infinity");
+    private static final int LONGEST_NUMBER = MOST_DIGITS + LARGEST_SCALE + 2; // with a sign and a point
+    // What Debezium says of them in a row.
+    private static final Map<String, String> NO_NUMBERS =
+            Map.of("NaN", "NAN", "Infinity", "POSITIVE_INFINITY", "-Infinity", "NEGATIVE_INFINITY");
+    private static final Pattern NUMERIC = Pattern.compile("numeric(?:\\(([0-9]+),(-?[0-9]+)\\))?");
     private static final Set<String> INFINITE = Set.of("infinity", "-infinity");
     private static final Pattern MOMENT = Pattern.compile(
             "((?:[+-][0-9]{4,6}|[0-9]{4})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\\.[0-9]{1,9})?)Z");
@@ -48,7 +55,12 @@ final class OutboxMessage {
     private static final int LAST_YEAR = 294_276;
     private static final Charset WHOLE = StandardCharsets.UTF_8;
 
-    private final ObjectMapper json = JsonMapper.builder()
+    // Jackson reads numbers of up to 1,000 characters unless it is told otherwise.
+    private final JsonFactory factory = JsonFactory.builder()
+            .streamReadConstraints(
+                    StreamReadConstraints.builder().maxNumberLength(LONGEST_NUMBER).build())
+            .build();
+    private final ObjectMapper json = JsonMapper.builder(factory)
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
             .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
             .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
@@ -59,7 +71,7 @@ final class OutboxMessage {
     private final String tableName;
     private final List<String> required;
     private final Schema row;
-    // Columns whose text has a form of its own, and which: numeric or timestamptz.
+    // Columns whose text has a form of its own, and which: numeric, numeric(precision,scale) or timestamptz.
     private final Map<String, String> checked = new HashMap<>();
     // By the schema of the messages' source, which is one object.
     private final Map<Schema, Schema> envelopes = new IdentityHashMap<>();
@@ -69,7 +81,8 @@ final class OutboxMessage {
      * @param table schema.table
      * @param columns of the table: a JSON object, name -> string, json, boolean, int16, int32, int64, float, double; the
      *     type of a column that a message can't give is empty
-     * @param forms of columns of type string, which not every text fits: a JSON object, name -> numeric, timestamptz
+     * @param forms of columns of type string, which not every text fits: a JSON object, name -> numeric,
+     *     numeric(precision,scale), timestamptz
      * @param required those without which there is no event
      */
     OutboxMessage(String prefix, String table, String columns, String forms, List<String> required) {
@@ -202,17 +215,17 @@ final class OutboxMessage {
     }
 
     private static String text(String form, JsonNode node) {
-        switch (form) {
-            case "timestamptz":
-                return node.isTextual() && isMoment(node.asText()) ? node.asText() : null;
-            case "numeric":
-                return node.isNumber() ? digits(node.decimalValue()) : node.isTextual() ? number(node.asText()) : null;
-            default:
-                if (node.isNumber()) {
-                    return digits(node.decimalValue());
-                }
-                return node.isTextual() ? node.asText() : node.isContainerNode() ? node.toString() : null;
+        if (form.equals("timestamptz")) {
+            return node.isTextual() && isMoment(node.asText()) ? node.asText() : null;
         }
+        Matcher limits = NUMERIC.matcher(form);
+        if (limits.matches()) {
+            return node.isNumber() || node.isTextual() ? numeric(limits, node) : null;
+        }
+        if (node.isNumber()) {
+            return digits(node.decimalValue());
+        }
+        return node.isTextual() ? node.asText() : node.isContainerNode() ? node.toString() : null;
     }
 
     private static boolean isMoment(String text) {
@@ -228,15 +241,31 @@ final class OutboxMessage {
         }
     }
 
-    private static String number(String text) {
-        if (NO_NUMBERS.contains(text)) {
-            return text;
+    /** As Postgres casts a number to the column's type; null where it would refuse to. */
+    private static String numeric(Matcher limits, JsonNode node) {
+        boolean limited = limits.group(1) != null;
+        String word = node.isTextual() ? NO_NUMBERS.get(node.asText()) : null;
+        if (word != null) {
+            return limited && !word.equals("NAN") ? null : word; // of so many digits, NaN is one and infinity is none
         }
-        if (text.length() > MOST_DIGITS + LARGEST_SCALE + 2) { // with a sign and a point: longer ones take long to read
+        BigDecimal number = node.isTextual() ? number(node.asText()) : node.decimalValue();
+        if (number == null || digits(number) == null) { // first: what rounds 1e-999999999 makes room for its zeros
+            return null;
+        }
+        if (!limited) {
+            return digits(number);
+        }
+        int scale = Integer.parseInt(limits.group(2));
+        BigDecimal rounded = number.setScale(scale, RoundingMode.HALF_UP);
+        return rounded.precision() <= Integer.parseInt(limits.group(1)) ? rounded.toPlainString() : null;
+    }
+
+    private static BigDecimal number(String text) {
+        if (text.length() > LONGEST_NUMBER) { // longer ones take long to read
             return null;
         }
         try {
-            return digits(new BigDecimal(text));
+            return new BigDecimal(text);
         } catch (NumberFormatException error) {
             return null;
         }

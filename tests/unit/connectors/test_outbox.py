@@ -152,10 +152,16 @@ def test_messages_are_rows_of_the_table_as_far_as_their_types_allow() -> None:
 
 
 def test_texts_that_have_a_form_are_told_beside_the_kinds_which_an_older_router_knows() -> None:
-    columns = Column("n", "numeric(9,2)", "numeric"), Column("seen", "timestamp with time zone", "timestamptz")
+    columns = (
+        Column("n", "numeric", "numeric"),
+        Column("cents", "numeric(9,2)", "numeric", precision=9, scale=2),
+        Column("tens", "numeric(5,-1)", "numeric", precision=5, scale=-1),
+        Column("seen", "timestamp with time zone", "timestamptz"),
+    )
     more = Column("many", "numeric[]", "numeric", array=True)
     table = Table("public", "outbox", (*OUTBOX.columns, *columns, more), ("id",))
-    assert message_forms(table) == {"n": "numeric", "seen": "timestamptz"}
+    digits = {"n": "numeric", "cents": "numeric(9,2)", "tens": "numeric(5,-1)"}
+    assert message_forms(table) == digits | {"seen": "timestamptz"}
     kinds = message_columns(table)
     assert (kinds["n"], kinds["seen"], kinds["many"]) == ("string", "string", "")
 

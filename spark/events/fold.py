@@ -93,7 +93,7 @@ def frame_of(spark: SparkSession, view: FoldView) -> DataFrame:
     event = ", ".join(f"{quoted(name)}: {type_}" for name, type_ in view.spark_schema())
     schema = T.StructType.fromDDL(f"held {kind}, events array<struct<{event}>>")
     given = spark.createDataFrame([], cast(Any, schema))
-    shape = schema["held"].dataType.jsonValue()
+    shape = T.DataType.fromDDL(kind).jsonValue()
     return given.select(F.expr(folded(view.step, view.initial, kind, shape)).alias("state"))
 
 

@@ -349,6 +349,7 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(ids))
     monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
     monkeypatch.setattr(run_history, "has_key", lambda *_: True)
+    monkeypatch.setattr(run_history, "claimed_history", lambda *_: None)
     monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
     monkeypatch.setattr(run_history, "root_tables", lambda *_: tables)
     place: Any = SimpleNamespace(system_identifier="1")
@@ -437,6 +438,7 @@ def test_a_namespace_that_comes_back_has_its_history_go_on(
     monkeypatch.setattr(run_history, "root_tables", lambda *_: tables)
     monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
     monkeypatch.setattr(run_history, "has_key", lambda *_: True)
+    monkeypatch.setattr(run_history, "claimed_history", lambda *_: None)
     with pytest.raises(TopicRecreated):
         bind("two")
     assert holds() == "two"

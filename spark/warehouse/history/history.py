@@ -293,7 +293,7 @@ def read_again(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         forget_topics(flow.checkpoint, anew)
         for topic in sorted(anew):
             table = views[topic].table.qualified
-            _log.warning("history of sink %s: that of %s is made anew, from all that the log has", flow.spec.sink, table)
+            _log.warning("history of sink %s: that of %s begins anew with what the log has", flow.spec.sink, table)
 
 
 def without(spec: FlowSpec, topics: Collection[str]) -> FlowSpec:

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import sampling, schedule, servers
 
 # Java machines of tests, and of the commands that tests call, live for seconds: on two cores, half of what a start of
 # `run` takes is spent on compiling well what will not be called again (80 s of processor time, and 43 s with this).
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+# The machine is shared: how long making an example takes says nothing of the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,8 +29,8 @@ _LONGEST_SECONDS = 60.0
 _STATES = ("visible", "timeout", "rejected", "aborted", "unknown")
 # Whatever a server, or what stands in its place, can do to a request.
 _TROUBLE = (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException)
-# The code of an outage, beside those of errors.
-NO_ANSWER = "no-answer"
+# The codes of an outage, and of a process that asks for too much at once, beside those of errors.
+NO_ANSWER, IN_LINE = "no-answer", "in-line"
 # The codes of a server that does not know of several writes in one question, or can't read one of them: each is asked
 # for by itself then, as what is wrong with one says nothing of the others.
 _ONE_BY_ONE = ("config", "bad-token")
@@ -53,7 +53,8 @@ class Answer:
             know of, and what all sinks have shown, or never will. Only who waits for all of them (no ``sinks``, no
             ``views``, not ``found_by`` id) is told of the last: what a search shows may still be missing in a cache.
         code: of an ``unknown`` that the server has refused to answer, its error's (docs/errors.md: ``bad-token``,
-            ``unknown-name``); ``no-answer`` where there was none. A mistake of ours is told from an outage by it.
+            ``unknown-name``); ``no-answer`` where there was none; ``in-line`` where too many waits of this process
+            stood before it, and nobody was asked. A mistake of ours is told from an outage by it.
     """
 
     state: str
@@ -167,10 +168,12 @@ class Headwater:
             return self.wait(token, sinks, timeout=left, **more)
 
         context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
-        waiting = asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), context.run, wait)
+        begun = _threads(os.getpid()).submit(context.run, wait)
+        waiting = asyncio.wrap_future(begun)
         try:
             await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
-            answer = waiting.result() if waiting.done() else _silent()
+            in_line = not waiting.done() and begun.cancel()
+            answer = waiting.result() if waiting.done() else _in_line() if in_line else _silent()
         finally:
             waiting.cancel()  # one that has not begun need not any more
         return replace(answer, seconds=time.monotonic() - began)
@@ -241,6 +244,11 @@ def _threads(process: int) -> ThreadPoolExecutor:
 
 def _silent() -> Answer:
     return Answer("unknown", "no answer: the time is used up", code=NO_ANSWER)
+
+
+def _in_line() -> Answer:
+    """No outage of the server: it was never asked."""
+    return Answer("unknown", f"not asked: {_AT_ONCE} waits of this process stand before it", code=IN_LINE)
 
 
 def _ended(answer: Answer, *, whole: bool) -> bool:

@@ -75,10 +75,10 @@ def letters(
     return letters_report(asked.pipeline, meant, values=sees(request, values=values), each=each)
 
 
-@router.get("/v1/letters/show")
-def letter(request: Request, asked: Asked, meant: Meant, values: Values = False) -> dict[str, Any]:
+@router.get("/v1/letters/show", response_model=dict[str, Any])
+def letter(request: Request, asked: Asked, meant: Meant, values: Values = False) -> Written:
     """As `headwater letters show --json`: letters with their records and documents, 20 at the most."""
-    return letter_report(asked.pipeline, meant, values=sees(request, values=values))
+    return Written(with_digits(letter_report(asked.pipeline, meant, values=sees(request, values=values))))
 
 
 @router.get("/v1/differences")

@@ -91,7 +91,8 @@ def refuse_ours(name: str) -> None:
 
 
 def refuse_named(pipeline: Pipeline, sink: str, name: str) -> None:
-    """Refuse a name that a cut has in what was put aside of a table's history: both would be read by it.
+    """Refuse a name that a cut of the sink has in any history, also in one that was put aside, or of a table that was
+    taken out: both would be read by it.
 
     Raises:
         TagExists: it has (terminal).

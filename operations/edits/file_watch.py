@@ -19,7 +19,7 @@ from cdc.polling import pause_after
 from operations.child_process import Apart, Start, end_all
 from operations.edits.build import build, left_behind, remove_left
 from operations.edits.changes import Changes, changes_between
-from operations.generations.outdated import asked
+from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
 from operations.state.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
@@ -231,6 +231,10 @@ class FileWatch:
         if one.child is None:
             healing = one.sink in self.losses.healing  # a builder is at work: a sink has one at a time
             due = time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing
+            if due and one.work is build and (left := self._taken_back(one.sink)) is not None:
+                del self.building[one.sink]
+                self._note()
+                return [f"warning: sink {one.sink}: {taken_back(one.sink, left, self.taken.file)}"]
             if due and one.work is build and not self.may_build(one.sink):
                 return one.wait()
             if due:
@@ -241,6 +245,13 @@ class FileWatch:
         ended, title = one.child.ended(), f"{one.sink}, its next generation: " if one.work is build else ""
         said = [title + line for line in one.child.lines()]
         return said + self._ended(one, one.child) if ended else said
+
+    def _taken_back(self, sink: str) -> int | None:
+        """The generation that a person went back from, since this was begun: a builder that was killed behind its
+        promotion, or whose end nobody has noted, would show another one like it."""
+        with suppress(HeadwaterError):  # what can't be read is told by who runs it
+            return gone_back_from(self.plain, register_of(self.engine.pipeline, sink))
+        return None
 
     def give_way(self, sink: str) -> None:
         """End what is built of a sink, whoever does it: its cache was lost and is made again. Ours goes on then."""

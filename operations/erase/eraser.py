@@ -29,6 +29,7 @@ from operations.erase.subject import Subject
 from operations.erase.tables import Held, tables_of
 from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_paused_since, refuse_tags
 from operations.state.catalogue import source_catalogue
+from sinks.elasticsearch.expunge import Marks
 from spark.disk.files import write_atomic
 
 # For a topic's compaction; for an index's merges and a server's files, each, so long without any progress.
@@ -180,27 +181,35 @@ class Eraser:
 
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
         kafka, known = self._kafka, builds
-        servers.erase_changes(known)
-        marks = servers.mark_indices(self.subject, known)
+        marks = self._prepare(known)
         self._compact(look.log, lambda: await_readers(self.subject, known, self._ends(), self.options.wait))
         in_letters = look.letters
         builds, begun = self._builds_now(known)
         subject = self.subject
         if begun:
-            servers.erase_changes(begun)
-            marks |= servers.mark_indices(subject, begun)
+            marks |= self._prepare(begun)
             letters = Letters(subject, builds)
             in_letters = letters.look(kafka)
         letters.supersede()
         self._compact(in_letters, lambda: None)
         found = erase_tables(subject, builds, move_tags=self.options.move_tags)
-        refuse_paused_since(subject, sorted({build.opened.sink for build in builds}))
+        refuse_paused_since(subject, _sinks(builds))
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += servers.look_again(subject, builds)
         found += servers.backups(builds)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
+
+    def _prepare(self, builds: Sequence[Build]) -> dict[str, Marks]:
+        """What is written to servers before the rest: not to a sink that somebody has paused while that was waited for.
+
+        Raises:
+            EraseUnfinished: somebody has (transient).
+        """
+        refuse_paused_since(self.subject, _sinks(builds))
+        servers.erase_changes(builds)
+        return servers.mark_indices(self.subject, builds)
 
     def _builds_now(self, known: Sequence[Build]) -> tuple[list[Build], list[Build]]:
         """Every generation that there is once the log has the row no more, and those that have begun meanwhile.
@@ -263,6 +272,10 @@ class Eraser:
             "the key and a version in fences of Elasticsearch and Redis (fence_seconds), and in the row store's marks "
             f"({hours:g} h), so that a late write does not bring the row back",
         ]
+
+
+def _sinks(builds: Sequence[Build]) -> list[str]:
+    return sorted({build.opened.sink for build in builds})
 
 
 def _moment(at: float) -> str:

@@ -77,7 +77,8 @@ def refuse_paused_since(subject: Subject, sinks: Collection[str]) -> None:
         if found is not None and found.why != reason(subject):
             raise EraseUnfinished(
                 f"sink {sink} is paused {found.words}",
-                means="it is to be left alone, and may still hold the row; other places are done",
+                means="it is to be left alone; what was erased by now is erased, and this sink and others may still "
+                "hold the row",
                 fix=f"`headwater resume {subject.pipeline.file or 'FILE'} {sink}`; then the same again goes on",
             )
 

@@ -132,7 +132,7 @@ class Wait:
         """Answer once each sink has it, or never will."""
         if all(one.ended for one in self.targets.values()):
             self.finish(self.so_far())
-        elif any(one.reason is not None and not one.ended for one in self.targets.values()):
+        elif all(one.reason is not None for one in self.targets.values() if not one.ended):
             self._know()
 
     def _answer(self, state: State, sinks: dict[str, SinkAnswer], reason: str | None) -> Answer:

@@ -56,7 +56,7 @@ def refuse_elsewhere(build: Opened, flow: Flow) -> None:
     opened = open_target(plain_config(build.pipeline, build.sink, build.number, views))
     try:
         for view in views:
-            refuse_claimed(flow, view, opened.claimed(view), noted, build.token)
+            refuse_claimed(build.sink, view, opened.claimed(view), noted, build.token)
             if has_set_up(flow.folder):  # who has not made it ready yet has written nothing that could lack
                 refuse_put_back(flow, view, opened.oldest_claim(view), made.get(view))
             _refuse_unseen(build, opened, view, new=flow.is_new)
@@ -106,11 +106,11 @@ def is_strange(
 # -- who has claimed it ------------------------------------------------------------------------------------------------
 
 
-def refuse_claimed(flow: Flow, view: str, claimed: int | None, noted: int | None, token: int) -> None:
+def refuse_claimed(sink: str, view: str, claimed: int | None, noted: int | None, token: int) -> None:
     """Refuse a target that was claimed since by a process that this folder knows nothing of. Pure.
 
     Args:
-        flow: that is to start.
+        sink: whose it is.
         view: whose target it is.
         claimed: the newest token that has claimed it; None if none has.
         noted: the newest that a process with this folder has claimed with; None of a folder from before this was noted.
@@ -122,7 +122,7 @@ def refuse_claimed(flow: Flow, view: str, claimed: int | None, noted: int | None
     if claimed is None or noted is None or claimed <= noted or claimed == token:
         return
     raise Fenced(
-        f"sink {flow.spec.sink}: another process, with a state folder of its own, has claimed {view} (lease token"
+        f"sink {sink}: another process, with a state folder of its own, has claimed {view} (lease token"
         f" {claimed}) after this folder's last (token {noted})",
         means="`run` goes on elsewhere, or this folder was put back from an older copy; nothing was written",
         fix="nothing, if the other one is meant to run; else end that, and `headwater run FILE --take-over` goes on"

@@ -15,6 +15,7 @@ from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
 from cdc.journal import Line, after
 from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
+from operations.generations.outdated import gone_back_from, taken_back
 from operations.opened import Opened, accept, open_generation
 from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
@@ -329,9 +330,11 @@ def warn_outdated(pipeline: Pipeline, builds: Sequence[Opened]) -> list[str]:
         number, started = build.generation.number, build.definition is None
         living = started and number == register_of(pipeline, build.sink).living()
         if living and (differs := outdated(pipeline, build.generation)):
+            left = gone_back_from(pipeline, register_of(pipeline, build.sink))
+            anew = f"`headwater rebuild FILE {build.sink}` makes a new generation"
             text = (
                 f"sink {build.sink} goes on as generation {number} was defined; the file differs "
-                f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"
+                f"({', '.join(differs[:3])}): {anew if left is None else taken_back(build.sink, left, 'FILE')}"
             )
             said.append(Line(text, **build.about))
     return said

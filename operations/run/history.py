@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -92,6 +92,7 @@ def open_history(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> OpenedH
 
     Raises:
         StateError: another process writes it, or its sink is paused (terminal).
+        Fenced: a topic is another one now, and another state folder's process has claimed its history since (terminal).
         SourceChanged, TopicRecreated: it is the history of something else (terminal).
         ConfigError: a name of its tables is taken, by a view of the sink or another table (terminal).
     """
@@ -137,6 +138,7 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
     anew, shapes = dict[str, Table](), known_shapes(pipeline)
     if other:  # whoever took the topics away knows the tables better than who has run since
         now = root_tables(pipeline, source_catalogue(pipeline), sink)
+        _refuse_elsewhere(pipeline, sink, folder, now.values())  # what another machine has begun anew stays where it is
         anew = {pipeline.topic(name): table for name, table in now.items() if pipeline.topic(name) in other}
         shapes = known_shapes(pipeline)
         another = {topic for topic, table in anew.items() if not _same_key(known, topic, table, shapes)}
@@ -277,25 +279,33 @@ def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkS
     flow = replace(flow, spec=spec_of(opened, catalogue, snapshot_lsn()))
     kept = root_tables(opened.pipeline, catalogue, opened.sink)
     namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
-    _refuse_elsewhere(opened, flow, namespace)
+    read = [view.table for view in flow.spec.views.values()]
+    _refuse_elsewhere(opened.pipeline, opened.sink, opened.folder, read, opened.token)
+    note_claim(flow.folder, opened.token)
     place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
     policy = policy_of(opened.pipeline.sinks[opened.sink])
     return start_history(spark, flow, place, opened.lease, kept, policy)
 
 
-def _refuse_elsewhere(opened: OpenedHistory, flow: Flow, namespace: str) -> None:
+def _refuse_elsewhere(pipeline: Pipeline, sink: str, folder: Path, tables: Iterable[Table], token: int = 0) -> None:
     """As ``operations.generations.elsewhere.refuse_elsewhere``, of the tables of a history that is to be started.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        folder: of its history.
+        tables: of the source.
+        token: with which this process may have claimed them by now; 0 if it can't have.
 
     Raises:
         Fenced: another state folder's process has claimed one since (terminal).
         SinkUnavailable: the catalogue does not open (transient).
     """
-    noted = noted_claim(flow.folder)
-    with open_catalog(opened.pipeline.sinks[opened.sink], catalog_name(opened.sink)) as catalog:
-        for view in flow.spec.views.values():
-            claimed = claimed_history(catalog, namespace, view.table.name)
-            refuse_claimed(flow, f"the history of {view.table.qualified}", claimed, noted, opened.token)
-    note_claim(flow.folder, opened.token)
+    part, noted = pipeline.sinks[sink], noted_claim(folder / STREAM)
+    with open_catalog(part, catalog_name(sink)) as catalog:
+        for table in tables:
+            claimed = claimed_history(catalog, part.namespace, table.name)  # type: ignore[union-attr]
+            refuse_claimed(sink, f"the history of {table.qualified}", claimed, noted, token)
 
 
 def tables_read(opened: OpenedHistory, catalogue: Catalogue) -> dict[str, Table]:

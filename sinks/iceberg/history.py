@@ -92,46 +92,20 @@ def put_aside(catalog: Catalog, namespace: str, table: str) -> str | None:
     return name
 
 
-def former_histories(catalog: Catalog, namespace: str, table: str, qualified: str) -> list[Table]:
-    """What was put aside of a table's history.
-
-    Args:
-        catalog: opened by ``open_catalog``.
-        namespace: of the sink.
-        table: the source's, without its schema.
-        qualified: with it.
-    """
-    from pyiceberg.exceptions import NoSuchNamespaceError
-
-    try:
-        names = [there[-1] for there in catalog.list_tables(namespace) if there[-1].startswith(table + FORMER)]
-    except NoSuchNamespaceError:  # nothing was written yet
-        return []
-    found = [catalog.load_table((namespace, name)) for name in sorted(names)]
-    return [one for one in found if one.properties.get(TABLE) == qualified]
-
-
-def all_histories(catalog: Catalog, namespace: str, table: str, qualified: str) -> list[Table]:
-    """What was put aside of a table's history, and then that which is written, if it has begun; arguments as
-    ``former_histories``."""
-    found = former_histories(catalog, namespace, table, qualified)
-    with suppress(SinkRefused):
-        found.append(load_history(catalog, namespace, table))
-    return found
-
-
-def histories_in(catalog: Catalog, namespace: str, tables: Container[str]) -> list[Table]:
-    """All histories in a namespace that are of one of these tables, those that were put aside too, by their names.
+def histories_in(catalog: Catalog, namespace: str, tables: Container[str], begin: str = "") -> list[Table]:
+    """All histories in a namespace that are of one of these tables, those that were put aside too, by their names: that
+    which is written comes first.
 
     Args:
         catalog: opened by ``open_catalog``.
         namespace: of the sink.
         tables: of the source, ``schema.table``.
+        begin: of their names: others are not loaded.
     """
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:
-        names = sorted(there[-1] for there in catalog.list_tables(namespace))
+        names = sorted(there[-1] for there in catalog.list_tables(namespace) if there[-1].startswith(begin))
     except NoSuchNamespaceError:  # nothing was written yet
         return []
     found: list[Table] = []
@@ -140,6 +114,18 @@ def histories_in(catalog: Catalog, namespace: str, tables: Container[str]) -> li
             with suppress(NoSuchTableError):  # it was put aside just now, or dropped
                 found.append(catalog.load_table((namespace, name)))
     return [one for one in found if one.properties.get(TABLE, "") in tables]
+
+
+def all_histories(catalog: Catalog, namespace: str, table: str, qualified: str) -> list[Table]:
+    """As ``histories_in``, of one table.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        table: the source's, without its schema.
+        qualified: with it.
+    """
+    return histories_in(catalog, namespace, {qualified}, table + HISTORY)
 
 
 def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: str) -> Table | None:
@@ -153,7 +139,7 @@ def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: s
         cut: its name.
     """
     found = all_histories(catalog, namespace, table, qualified)
-    return next((one for one in reversed(found) if CUT + cut in one.properties), None)
+    return next((one for one in found if CUT + cut in one.properties), None)
 
 
 def bounds(table: Table, name: str, where: str) -> tuple[Any, Any] | None:

@@ -274,7 +274,8 @@ def read_again(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     """Read those topics from their beginning whose tables are about to be made.
 
     The history of a table that the sink did not keep may have been dropped, and its topic was read on all the time:
-    from there on alone, it would lack every row that has not changed since, and no cut be refused.
+    from there on alone, it would lack every row that has not changed since, and no cut be refused. One that begins anew
+    because of its key's type leaves out what is older than that, also then (rows.py), and needs all that came since.
 
     Args:
         spark: the session.
@@ -286,14 +287,13 @@ def read_again(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     _, committed = committed_offsets(flow.checkpoint)
     views = {topic: flow.spec.views[name] for topic, (name,) in flow.spec.topics.items() if topic in committed}
     unnoted = views.keys() - begun_topics(flow.folder)
-    # One that begins anew because of its key's type has no use for what is older than that.
-    anew = [one for one in unnoted if not place.there(spark, views[one]) and not place.begins_anew(spark, views[one])]
+    anew = [topic for topic in unnoted if not place.there(spark, views[topic])]
     if anew:
         forget_applied(flow.folder)  # first: done again after a kill, it finds the topics in the checkpoint alone
         forget_topics(flow.checkpoint, anew)
         for topic in sorted(anew):
             table = views[topic].table.qualified
-            _log.warning("history of sink %s: that of %s was dropped, and begins anew", flow.spec.sink, table)
+            _log.warning("history of sink %s: that of %s begins anew with what the log has", flow.spec.sink, table)
 
 
 def without(spec: FlowSpec, topics: Collection[str]) -> FlowSpec:

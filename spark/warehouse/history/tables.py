@@ -110,8 +110,9 @@ class HistoryPlace:
         numbers = json.dumps(view.numbers, sort_keys=True)
         if not there:  # of one that is there it stays: by it is seen that its rows had another key
             properties |= {KEY: json.dumps(view.key), NUMBERS: numbers}
-            if not new and self.begins_anew(spark, view):
-                properties[BEGINS] = str(view.table.since)
+            begins = None if new else self._begins_anew(spark, view)
+            if begins is not None:
+                properties[BEGINS] = str(begins)
         listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
         if there:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
@@ -159,11 +160,13 @@ class HistoryPlace:
         """Names of all tables of the namespace."""
         return [row["tableName"] for row in spark.sql(f"SHOW TABLES IN `{self.catalog}`.`{self.namespace}`").collect()]
 
-    def begins_anew(self, spark: SparkSession, view: View) -> bool:
-        """Whether a history of the table was put aside because of its key's type."""
+    def _begins_anew(self, spark: SparkSession, view: View) -> int | None:
+        """Where a history of the table begins if others were put aside because of its key's type (LSN in bytes): where
+        the last of them was. The table may have got columns since, and its rows need not have been read again."""
         names = [name for name in self._tables(spark) if name.startswith(view.table.name + FORMER)]
         former = (properties_of(spark, f"`{self.catalog}`.`{self.namespace}`.{quoted(name)}") for name in names)
-        return any(BEGINS in one and one.get(TABLE) == view.table.qualified for one in former)
+        ours = [int(one[BEGINS]) for one in former if BEGINS in one and one.get(TABLE) == view.table.qualified]
+        return max(ours, default=None)
 
     def begins(self, spark: SparkSession, view: View) -> int:
         """Where a history begins that was begun anew (LSN in bytes); 0 of others."""

@@ -65,6 +65,14 @@ def test_letters_tell_what_rows_hold_to_who_may_operate_and_asks(
     assert answer.status_code == 400 and "no regular expression" in answer.json()["error"]["what"]
 
 
+def test_letters_keep_the_digits_of_what_they_show(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The framework's own writer refused what has more digits than a double."""
+    wide = b'{"n":9007199254740993.5,"sum":12345678901234567890123}'
+    monkeypatch.setattr(documents, "letter_report", lambda *_, **__: {"letters": [{"document": exact(wide)}]})
+    answer = ask(closed, "/v1/letters/show?key=7&values=1")
+    assert answer.status_code == 200 and wide in answer.content
+
+
 def test_letters_with_kafka_away_are_a_matter_of_later(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: Any, **__: Any) -> None:
         raise KafkaUnavailable("Kafka does not answer")

@@ -64,10 +64,10 @@ engine: {state_dir: STATE}
 )
 def test_who_has_claimed_it(claimed: int | None, noted: int | None, token: int, refused: bool) -> None:
     if not refused:
-        refuse_claimed(FLOW, "order", claimed, noted, token)
+        refuse_claimed("search", "order", claimed, noted, token)
         return
     with pytest.raises(Fenced, match="state folder of its own") as error:
-        refuse_claimed(FLOW, "order", claimed, noted, token)
+        refuse_claimed("search", "order", claimed, noted, token)
     assert "--take-over" in error.value.fix
 
 

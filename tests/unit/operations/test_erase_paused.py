@@ -36,6 +36,7 @@ def test_a_pause_that_came_while_the_topic_was_compacted_stands_and_nothing_is_w
     with pytest.raises(EraseUnfinished, match=f"sink cache is paused .*{WHY}") as error, warehouse._alone(row, "cache"):
         pytest.fail("it writes to a sink that is to be left alone")
     assert "headwater resume" in error.value.fix
+    assert "others may still hold the row" in str(error.value.means), "files of all sinks come later"
     assert why(row) == WHY
 
 
@@ -88,3 +89,26 @@ def test_a_cache_that_is_paused_while_the_tables_are_written_anew_is_left_alone(
     look: Any = type("Look", (), {"log": InLog("topic", {}), "letters": InLog("letters", {})})()
     with pytest.raises(EraseUnfinished, match="sink cache is paused"):
         one._erase(_Letters(), builds, look)
+
+
+@pytest.mark.parametrize("when", ["while the delete was waited for", "while a generation that began was waited for"])
+def test_changes_of_a_cache_that_is_paused_meanwhile_are_left_alone(
+    row: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It was asked for a pause before tables and files are written, and not before these."""
+    builds, late, written = [build(tmp_path, View.identity(PERSONS, "person"))], "began" in when, list[int]()
+
+    def begun(_: Eraser, known: list[Build]) -> tuple[list[Build], list[Build]]:
+        pause(row.pipeline, "cache", WHY, print)
+        return known, known
+
+    monkeypatch.setattr(eraser.servers, "erase_changes", lambda _: written.append(1))
+    monkeypatch.setattr(eraser.servers, "mark_indices", lambda *_: {})
+    monkeypatch.setattr(Eraser, "_builds_now", begun)
+    if not late:
+        pause(row.pipeline, "cache", WHY, print)
+    one: Any = Eraser(row, Options(act=True))
+    look: Any = type("Look", (), {"log": InLog("topic", {}), "letters": InLog("letters", {})})()
+    with pytest.raises(EraseUnfinished, match="sink cache is paused"):
+        one._erase(_Letters(), builds, look)
+    assert len(written) == late and why(row) == WHY

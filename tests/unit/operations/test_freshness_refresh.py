@@ -10,7 +10,7 @@ import pytest
 from cdc.errors import SinkRefused
 from operations.freshness.place import Reach
 from operations.freshness.refresh import Refresher, _refuse_older
-from operations.freshness.wait import Target
+from operations.freshness.wait import Target, Wait
 
 THERE, NOT_THERE = Reach(True, (1,)), Reach(False, (1,), 3)
 
@@ -63,3 +63,15 @@ def test_a_server_that_lacks_the_number_left_with_it_last_is_of_an_older_state(h
             _refuse_older(sink, {"v": 7})
     else:
         _refuse_older(sink, {"v": 7})
+
+
+def test_who_asks_for_now_is_told_of_each_sink_what_is_known_of_it() -> None:
+    """One that is paused cut short the other, whose refresh was under way: `timeout` of what readers saw."""
+    wait = Wait(None, ["paused", "well"])
+    wait.targets["paused"].reason = "it is paused"
+    wait.end_if_done()
+    assert not wait.known.done(), "the other one is on its way"
+    wait.targets["well"].stage = "done"
+    wait.end_if_done()
+    assert wait.known.done() and not wait.ended.done()
+    assert {sink: one.state for sink, one in wait.so_far().sinks.items()} == {"paused": "timeout", "well": "visible"}

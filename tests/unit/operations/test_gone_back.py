@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from console.cli.main import cli
+from operations.edits import file_watch
 from operations.edits.changes import changes_between
 from operations.generations import outdated, promote
 from operations.generations.outdated import gone_back_from, line, needed
+from operations.opened import Opened
+from operations.run.engine import warn_outdated
 from operations.state.folder import register_of
 from spark.disk.made_of import define
 from spark.disk.register import Register
@@ -43,6 +47,35 @@ def test_an_apply_for_another_reason_builds_nothing_of_it(files: Files, run: Run
     assert not run.apply(files.text(column="title", port=2)) and not run.children
     run.apply(files.text(column="other"))
     assert [child.arguments[2] for child in run.children] == ["cache"], "what nobody has gone back from is built"
+
+
+def test_a_builder_whose_end_nobody_noted_makes_none_of_it_again(
+    files: Files, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed behind its promotion, which a person took back before it was tried again."""
+    monkeypatch.setattr(file_watch, "FIRST_PAUSE", 0.0)
+    text = files.text(column="title")
+    run.apply(text)
+    [child] = run.children
+    promoted(built(files.load(column="title")), 1)
+    child.finish(error=HeadwaterError("it was killed"))
+    said = [line for _ in range(3) for line in run.watch.step()]
+    assert len(run.children) == 1 and not run.watch.building
+    assert any("readers were taken back from generation 2" in line for line in said)
+
+
+def test_the_start_says_so_too(files: Files) -> None:
+    right, wrong = files.load(), files.load(column="title")
+    filled(right, "cache")
+    [before] = warn_outdated(wrong, [opened(right)])
+    assert "`headwater rebuild FILE cache` makes a new generation" in before
+    promoted(built(wrong), 1)
+    [text] = warn_outdated(wrong, [opened(right)])
+    assert "`headwater promote FILE cache --generation 2` shows it again" in text
+
+
+def opened(pipeline: Pipeline) -> Opened:
+    return Opened(pipeline, register_of(pipeline, "cache").generation(1), [], 1)
 
 
 def test_it_is_told_with_the_ways_out(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,13 @@ from cdc.errors import Fenced
 from cdc.pipeline import Pipeline
 from operations.generations.elsewhere import noted_claim, take_over
 from operations.run import history
-from operations.run.history import OpenedHistory, history_flow
+from operations.run.history import OpenedHistory, history_flow, open_history
 from operations.state.history import FORMER, STREAM, history_folder, history_lease
 from sinks.iceberg.catalogue import LEASE
+from sinks.iceberg.history import KEY
 from spark.warehouse.history.tables import HistoryPlace
 
-TABLE = Table("public", "orders", (Column("id", "int4", "int4"),), ("id",))
+TABLE = Table("public", "orders", (Column("id", "int4", "int4"), Column("uid", "int4", "int4")), ("id",))
 Started = Callable[[Pipeline, int], None]
 
 
@@ -52,7 +54,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
         catalog.create_namespace_if_not_exists("n")
         made = catalog.create_table_if_not_exists(("n", "orders_history"), pa.schema({"id": pa.int32()}))
         with made.transaction() as transaction:
-            transaction.set_properties({LEASE: str(place.token)})
+            transaction.set_properties({LEASE: str(place.token), KEY: json.dumps(["id"])})
         catalog.close()
 
     monkeypatch.setattr(history, "start_history", claim)
@@ -83,6 +85,37 @@ def test_a_machine_that_is_started_again_does_not_take_it_back(start: Started, t
     start(old, 60)
     with pytest.raises(Fenced):
         start(new, 70)
+
+
+def test_a_machine_that_is_started_again_puts_nothing_aside_that_another_one_has_begun_anew(
+    start: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table had got another key there: the old machine renamed the new one's history, found none that anybody had
+    claimed, and both appended."""
+    old, new = machine(tmp_path, "old"), machine(tmp_path, "new")
+    ids, tables = {"p.public.orders": "before"}, {TABLE.qualified: TABLE}
+    monkeypatch.setattr(history, "topic_ids", lambda *_: dict(ids))
+    monkeypatch.setattr(history, "source_catalogue", lambda _: Catalogue(dict(tables)))
+
+    def opened(pipeline: Pipeline) -> OpenedHistory:
+        one = open_history(pipeline, Catalogue(dict(tables)), "lake")
+        one.lease.release()
+        start(pipeline, one.token)
+        return one
+
+    assert opened(old).said == ()
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    ids["p.public.orders"], tables[TABLE.qualified] = "anew", Table("public", "orders", TABLE.columns, ("uid",))
+    assert "another key" in opened(new).said[0]
+    for _ in range(2):
+        with pytest.raises(Fenced, match=r"claimed the history of public\.orders"):
+            opened(old)
+    catalog = SqlCatalog("hw_lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    assert {name for _, name in catalog.list_tables("n")} == {"orders_history", "orders_history_by_id"}
+    catalog.close()
+    assert opened(new).said == ()
+    take_over(old, [])
+    assert "another key" in opened(old).said[0]
 
 
 def test_who_takes_over_takes_the_histories_of_other_namespaces_too(start: Started, tmp_path: Path) -> None:

@@ -343,17 +343,27 @@ def test_a_loss_that_is_still_being_mended_has_no_end() -> None:
     assert "headwater apply FILE --wait" in found.value.fix
 
 
+def of_the_same_key(monkeypatch: pytest.MonkeyPatch, tables: dict[str, Table]) -> None:
+    """The catalogue has histories of these tables, of rows with the key that they have, and nobody has claimed one."""
+    answers = {
+        "open_catalog": nullcontext(),
+        "has_key": True,
+        "claimed_history": None,
+        "source_catalogue": None,
+        "root_tables": tables,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(run_history, name, lambda *_, said=answer: said)
+
+
 def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is what a history of topics that were made anew is told to take, and was refused with the same words."""
     ids = {"shop.public.t": "before"}
     monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(ids))
-    monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
-    monkeypatch.setattr(run_history, "has_key", lambda *_: True)
-    monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
-    monkeypatch.setattr(run_history, "root_tables", lambda *_: tables)
     place: Any = SimpleNamespace(system_identifier="1")
     checkpoint = tmp_path / "log" / "checkpoint"
     tables = {"shop.public.t": Table("public", "t", (Column("id", "integer", "int4"),), ("id",))}
+    of_the_same_key(monkeypatch, tables)
 
     def bind(namespace: str) -> None:
         made: Any = SimpleNamespace(sinks={"w": SimpleNamespace(namespace=namespace)}, topic=lambda table: table)
@@ -433,10 +443,7 @@ def test_a_namespace_that_comes_back_has_its_history_go_on(
     assert told == "history of sink w: `namespace` is one, where it goes on from where it was; two stays as it is"
     assert bind("one") == []
     ids["shop.public.t"] = "anew"  # of what came meanwhile it is asked as ever
-    monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
-    monkeypatch.setattr(run_history, "root_tables", lambda *_: tables)
-    monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
-    monkeypatch.setattr(run_history, "has_key", lambda *_: True)
+    of_the_same_key(monkeypatch, tables)
     with pytest.raises(TopicRecreated):
         bind("two")
     assert holds() == "two"

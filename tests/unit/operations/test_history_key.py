@@ -24,7 +24,7 @@ from cdc.records.history import OFFSET, PARTITION
 from cdc.shapes import Shape, Shapes
 from operations.erase.tables import _history, history_name
 from operations.run import history as run_history
-from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
+from sinks.iceberg.history import CUT, KEY, TABLE, all_histories, holding, put_aside
 from sinks.iceberg.remains import remains
 from spark.disk.applied import FILE, applied_offsets
 from spark.disk.checkpoint import committed_offsets, planned
@@ -97,10 +97,27 @@ def test_a_topic_of_another_key_begins_anew_and_no_other_does(
     assert planned(bound.checkpoint) == 4
     assert json.loads((tmp_path / "log" / "begun.json").read_text()) == {"topics": ["public.u"]}
     assert bound.bind() == []
-    (former,) = former_histories(catalog, "n", "t", "public.t")
+    (former,) = all_histories(catalog, "n", "t", "public.t")
     assert former.name()[-1] == "t_history_by_id"
-    assert former_histories(catalog, "n", "t", "other.t") == []
-    assert former_histories(catalog, "not_made_yet", "t", "public.t") == []
+    assert all_histories(catalog, "n", "t", "other.t") == []
+    assert all_histories(catalog, "not_made_yet", "t", "public.t") == []
+
+
+def test_histories_of_a_table_are_its_own_and_one_that_goes_just_then_is_none(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all_histories(catalog, "n", "t", "other.t") == [], "of another schema's table of that name"
+    assert put_aside(catalog, "n", "t") == "t_history_by_id"
+    made = catalog.create_table(("n", "t_history"), Schema(), properties={TABLE: "public.t"})
+    listed = [*catalog.list_tables("n"), ("n", "t_history_by_uid")]
+    monkeypatch.setattr(catalog, "list_tables", lambda _: listed)
+    found = [one.name()[-1] for one in all_histories(catalog, "n", "t", "public.t")]
+    assert found == ["t_history", "t_history_by_id"]
+    with made.transaction() as transaction:
+        transaction.set_properties({f"{CUT}november": "{}"})
+    named = holding(catalog, "n", "t", "public.t", "november")
+    assert named is not None and named.name()[-1] == "t_history"
+    assert holding(catalog, "n", "t", "public.t", "december") is None
 
 
 def test_one_that_was_cut_in_between_is_taken_up(

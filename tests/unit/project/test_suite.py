@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -105,15 +106,23 @@ def test_what_was_measured_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(suite, "ROOT", folder)
     (folder / ".pytest_cache").mkdir()
     case = '<testcase time="{}"><properties><property name="group" value="{}"/></properties></testcase>'
-    side = case.format(2.6, f"{FILE} one") + case.format(2, f"{FILE} one") + '<testcase time="9"/>'
+    skipped = case.format(3, f"{FILE} two").replace("<properties>", "<skipped/><properties>")
+    side = skipped + case.format(2.6, f"{FILE} one") + case.format(2, f"{FILE} one") + '<testcase time="9"/>'
     (folder / ".pytest_cache" / "side-by-side.xml").write_text(f"<testsuite>{side}</testsuite>")
     (folder / ".pytest_cache" / "alone.xml").write_text(f"<testsuite>{case.format(4, f'{FILE} new')}</testsuite>")
     assert suite.main(["--seconds"]) == 0
     assert json.loads(known.read_text()) == {f"{FILE} 0": 7, f"{FILE} new": 12, f"{FILE} one": 5}
 
 
-def test_what_each_group_takes_is_known() -> None:
-    assert sampling.measured() and all(seconds > 0 for seconds in sampling.measured().values())
+def test_the_ring_holds_the_files_that_take_turns() -> None:
+    """One that is not in it runs each time; one that is no more takes the time of others."""
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"mark\.sampled(?!\(turn)|in_turn\([^)]*ring=True", path.read_text()) and path != Path(__file__)
+    }
+    assert {name.split(" ")[0] for name in sampling.measured()} == marked
+    assert all(seconds > 0 for seconds in sampling.measured().values())
 
 
 def test_a_commit_is_known_here() -> None:

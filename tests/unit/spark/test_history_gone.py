@@ -12,9 +12,11 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
 from cdc.view import View
+from sinks.iceberg.history import BEGINS, TABLE
 from spark.disk.applied import FILE, applied_offsets
 from spark.disk.checkpoint import committed_offsets
 from spark.reading.spec import FlowSpec
+from spark.warehouse.history import tables
 from spark.warehouse.history.history import BEGUN, read_again, still_written
 from spark.warehouse.history.tables import HistoryPlace
 
@@ -25,19 +27,19 @@ class Place(HistoryPlace):
     def there(self, spark: Any, view: View) -> bool:
         return view.table.name in spark.names
 
-    def begins_anew(self, spark: Any, view: View) -> bool:
-        return view.table.name in spark.anew
+    def _tables(self, spark: Any) -> list[str]:
+        return [f"{name}_history" for name in spark.names] + ["t_history_by_id"]
 
 
 class Case:
     """A history of t and u, of which t is not there."""
 
     def __init__(self, folder: Path, *, new: bool = False) -> None:
-        tables = {name: Table("public", name, (Column("id", "int4", "int4"),), ("id",)) for name in "tu"}
-        views = {table.qualified: View.identity(table, table.qualified) for table in tables.values()}
-        topics: dict[str, tuple[str, ...]] = {name: (f"public.{name}",) for name in tables}
+        made = {name: Table("public", name, (Column("id", "int4", "int4"),), ("id",)) for name in "tu"}
+        views = {table.qualified: View.identity(table, table.qualified) for table in made.values()}
+        topics: dict[str, tuple[str, ...]] = {name: (f"public.{name}",) for name in made}
         self.flow: Any = SimpleNamespace(
-            spec=FlowSpec("lake", views, topics, tables, {}, {}),
+            spec=FlowSpec("lake", views, topics, made, {}, {}),
             folder=folder,
             checkpoint=folder / "checkpoint",
             is_new=new,
@@ -49,9 +51,9 @@ class Case:
         self.begun = folder / BEGUN
         self.begun.write_text(json.dumps({"topics": ["t", "u"]}))
 
-    def started(self, *kept: str, anew: str = "") -> dict[str, dict[int, int]]:
+    def started(self, *kept: str) -> dict[str, dict[int, int]]:
         """From where the log is read on by a start, and is told to be applied."""
-        spark: Any = SimpleNamespace(names={"u"}, anew=anew)
+        spark: Any = SimpleNamespace(names={"u"})
         place, flow = Place("hw_lake", "n", "source", 1), self.flow
         spec = still_written(spark, flow, place, kept)
         read_again(spark, SimpleNamespace(**{**vars(flow), "spec": spec}), place)  # type: ignore[arg-type]
@@ -103,7 +105,29 @@ def test_one_that_was_dropped_and_is_kept_again_is_read_from_the_beginning(tmp_p
     assert case.started("public.t", "public.u") == {"u": {0: 7}}, "done again after a kill"
 
 
-def test_one_that_begins_anew_with_its_key_reads_on(tmp_path: Path) -> None:
+def test_so_is_one_whose_key_had_got_another_type_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was put aside then is there for good: by it each later history of the table was taken for one that has just
+    begun anew, whose topic is read on."""
+    former = {BEGINS: "500", TABLE: "public.t"}
+    monkeypatch.setattr(tables, "properties_of", lambda _spark, _name: former)
     case = Case(tmp_path)
-    case.begun.write_text(json.dumps({"topics": ["u"]}))
-    assert case.started("public.t", "public.u", anew="t") == {"t": {0: 9}, "u": {0: 7}}
+    assert case.started("public.u") == {"t": {0: 9}, "u": {0: 7}}
+    assert case.started("public.t", "public.u") == {"u": {0: 7}}
+
+
+def test_it_begins_where_its_key_got_that_type_and_not_where_the_table_was_altered_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows that had not changed since a column was added were left out of it, though the log has them."""
+    former = {BEGINS: "500", TABLE: "public.t"}
+    for name, answer in {"properties_of": former, "create_namespace": None, "follow": False}.items():
+        monkeypatch.setattr(tables, name, lambda *_, said=answer: said)
+    monkeypatch.setattr(HistoryPlace, "_show_versions", lambda *_: None)
+    said: list[str] = []
+    spark: Any = SimpleNamespace(names={"u"}, sql=said.append)
+    place = Place("hw_lake", "n", "source", 1)
+    table = Table("public", "t", (Column("id", "int4", "int4"),), ("id",), since=900)
+    for new in (False, True):
+        place.make(spark, View.identity(table, table.qualified), new=new)
+    found = [f"'{BEGINS}'='500'" in text for text in said if text.startswith("CREATE TABLE")]
+    assert found == [True, False] and "'900'" not in "".join(said)

@@ -27,7 +27,7 @@ S3_JAR = "iceberg-aws-bundle"
 # Our own classes for Spark (deploy/spark), and of which sources this Headwater wants them: with an older jar all goes
 # on, without what was mended since. A test says the new one where a source has changed.
 OWN_JAR = "headwater-spark.jar"
-OWN_SOURCES = "e23bb5af7d39"
+OWN_SOURCES = "328431c0406e"
 BUILD_OWN_JAR = f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"
 
 

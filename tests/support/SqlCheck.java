@@ -4,7 +4,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.spark.sql.catalyst.analysis.SimpleAnalyzer$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -20,9 +22,9 @@ public final class SqlCheck {
     SQLConf.get().setConfString("spark.sql.codegen.factoryMode", "CODEGEN_ONLY");
     for (String said : Files.readAllLines(Path.of(args[0]))) {
       LogicalPlan parsed = CatalystSqlParser$.MODULE$.parsePlan("SELECT CAST(" + said + " AS string) AS v");
-      Project project = (Project) SimpleAnalyzer$.MODULE$.execute(parsed);
+      Project project = (Project) ReplaceExpressions$.MODULE$.apply(SimpleAnalyzer$.MODULE$.execute(parsed));
       try {
-        var made = UnsafeProjection.create(((Alias) project.projectList().head()).child()).apply(null);
+        var made = UnsafeProjection.create(((Alias) project.projectList().head()).child()).apply(new GenericInternalRow(0));
         System.out.println(made.isNullAt(0) ? "NULL" : made.getUTF8String(0).toString());
       } catch (RuntimeException error) {
         System.out.println("failed: " + error.getMessage().lines().findFirst().orElse(""));

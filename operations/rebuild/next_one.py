@@ -89,8 +89,8 @@ def _kept(pipeline: Pipeline, file: Path, sink: str, number: int) -> StateError:
         means=f"readers see generation {register_of(pipeline, sink).living()} meanwhile. This one is kept up to date and"
         " compared again, and promoted by itself once it is equal; none is filled anew",
         fix=f"`headwater letters {file} list {of}` says what the sink has refused: mend those rows. What else differs"
-        f" `headwater verify {file} {of} --repair` mends; where it does not, a snapshot has read a value that"
-        " Debezium changes (`headwater check` names such columns): an UPDATE of that row in Postgres mends it."
+        f" `headwater verify {file} {of} --repair` mends; where it does not, a snapshot has read a value otherwise than"
+        " it is (a date before the year 1): an UPDATE of the row that holds it, in Postgres, mends it."
         f" `headwater promote {file} {sink}` shows the generation as it is; where `headwater retire {file} {sink}"
         f" --generation {number}` removes it, another one is filled",
     )

@@ -25,6 +25,7 @@ from cdc.letters.book import Book, Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.letters.words import LEFT_OUT, bare, cause_of, hidden
 from cdc.pipeline import Pipeline, loads
+from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.topics import dead_letter_topic
 from operations.edits.changes import changes_between
@@ -447,6 +448,16 @@ def test_a_delete_of_the_empty_key_is_healed_and_a_document_of_it_stands(
     one = letter("", view="t", generation=1, deleting=deleting)
     # As it was kept when an empty key was taken for none.
     assert module._healed(build, {b"sink|topic|0|7|g1": one}) == ({b"sink|topic|0|7|g1"} if deleting else set())
+
+
+def test_a_letter_of_an_event_is_not_healed_by_a_document_that_has_its_rows_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A match of the key 7 is not the event 7: what was refused of that stays refused."""
+    monkeypatch.setattr(module, "holding", lambda *_: nullcontext(SimpleNamespace(target=Shelf(**{"7": 99}))))
+    events = StatefulView(**vars(View.identity(TABLE)))
+    for view, healed in ((View.identity(TABLE), {b"k"}), (events, set())):
+        build = cast(Any, SimpleNamespace(views=[view]))
+        assert module._healed(build, {b"k": letter('{"id":7}', view="", table=TABLE.qualified)}) == healed
+        assert not module._healed(build, {b"k": letter('{"id":7}', view="t", table=TABLE.qualified)})
 
 
 # -- the file, the topic, the count ------------------------------------------------------------------------------------

@@ -338,7 +338,7 @@ def test_one_that_differs_stays_and_is_compared_until_it_is_equal(
             build()
         assert '2 differs from Postgres (order: "" (missing), 7 (at, a, b, …) and 1 more)' in told.value.what
         assert "letters shop.yaml list --sink cache --generation 2" in (told.value.fix or "")
-        assert "an UPDATE of that row" in (told.value.fix or "")
+        assert "an UPDATE of the row" in (told.value.fix or "")
     assert (filled, retired) == ([2], []) and [one.number for one in register_of(made, "cache").entries()] == [1, 2]
     compared.differences = 0  # the row was mended
     assert build() and compared.shown == [2]

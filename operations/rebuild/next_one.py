@@ -86,7 +86,7 @@ def _kept(pipeline: Pipeline, file: Path, sink: str, number: int) -> StateError:
     of = f"--sink {sink} --generation {number}"
     return StateError(
         f"generation {number} differs from Postgres{_differing(pipeline, sink, number)}",
-        means=f"readers see generation {register_of(pipeline, sink).living()} meanwhile. This one is kept up to date and"
+        means=f"readers see generation {register_of(pipeline, sink).living()} meanwhile. This one is kept up to date,"
         " compared again, and promoted by itself once it is equal; none is filled anew",
         fix=f"`headwater letters {file} list {of}` says what the sink has refused: mend those rows. What else differs"
         f" `headwater verify {file} {of} --repair` mends; where it does not, a snapshot has read a value otherwise than"

@@ -159,8 +159,8 @@ class EntryDecoder:
     ) -> DeadLetter:
         """Of a document, if it is known which; else of a row of the table. An event has no document of its own: it is a
         row that a view of events did not take."""
-        eventful = view is None or isinstance(view, StatefulView)
-        identity = None if eventful else _document_of(view, decoder, key, raw, at)
+        rows = None if isinstance(view, StatefulView) else view
+        identity = None if rows is None else _document_of(rows, decoder, key, raw, at)
         position, transaction = decoder.told(raw)
         return DeadLetter(
             self.spec.sink,

@@ -78,3 +78,11 @@ def test_a_reason_that_many_letters_share_stands_once(tmp_path: Path, monkeypatc
     with world(tmp_path, told={"status": status(search={})}) as made:
         page = made.browser.get("/letters?sink=search&part=found").text
     assert (page.count("late"), page.count("early"), page.count("as above")) == (1, 1, 2)
+
+
+def test_a_sink_whose_letters_could_not_all_be_counted_is_not_said_to_have_none(tmp_path: Path) -> None:
+    kept = {"letters": {"search": {"standing": 0, "at": 1.0, "more": True}}, "verified": {}, "batches": {"search": []}}
+    with world(tmp_path, told={"status": status(search={}), "kept": kept, "generations": {}, "tables": []}) as made:
+        made.look()
+        page = made.browser.get("/").text
+    assert "more than 0 dead letters" in page and "No dead letters" not in page

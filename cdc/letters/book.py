@@ -8,6 +8,7 @@ is with a letter behind which one of an older version came, of a job that was sl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -17,6 +18,12 @@ from cdc.letters.deadletter import DeadLetter
 
 # Of a reason, for lists; the whole is in the topic.
 REASON_CHARS = 1_000
+# Of letters that are not remembered, so many for each that is are counted: by a hash of its key and an offset, some 150
+# bytes each, and without an end the letters of a sink that refuses everything would take up all memory.
+COUNTED = 10
+
+# A sink and one of its generations; None in letters of before that was told.
+Build = tuple[str, int | None]
 
 
 class Logged(NamedTuple):
@@ -31,20 +38,32 @@ class Book:
     """Letters by their record keys.
 
     Attributes:
-        most: letters that are remembered at the most: beyond that they are only counted.
+        most: letters that are remembered at the most: beyond that they are only counted, ten times as many.
         standing: those that stand.
         covered: keys of letters that stand behind a tombstone that did not mean them, or an older version's letter.
-        beyond: letters that were not remembered.
-        beyond_from: the offset of the first of them.
+        beyond_from: the offset of the first letter that was not remembered; None if all were.
+        uncounted: builds of which letters came that were not even counted.
         unreadable: records that are no letter.
     """
 
     most: int | None = None
     standing: dict[bytes, Logged] = field(default_factory=dict)
     covered: set[bytes] = field(default_factory=set)
-    beyond: int = 0
     beyond_from: int | None = None
+    uncounted: set[Build] = field(default_factory=set)
     unreadable: int = 0
+    # Of those that are only counted: the hash of each one's key, and its offset.
+    _beyond: dict[Build, dict[int, int]] = field(default_factory=dict)
+
+    @property
+    def beyond(self) -> int:
+        """How many letters stand that are only counted."""
+        return sum(map(len, self._beyond.values()))
+
+    def counted(self) -> Counter[Build]:
+        """How many letters of each build stand, those that are only counted as well."""
+        found: Counter[Build] = Counter((one.letter.sink, one.letter.generation) for one in self.standing.values())
+        return found + Counter({build: len(offsets) for build, offsets in self._beyond.items()})
 
     def take(self, key: bytes, value: bytes | None, at: int, through: int | None = None) -> None:
         """The topic's next record.
@@ -70,12 +89,12 @@ class Book:
             self.covered.add(key)
             return
         if self.most is not None and len(self.standing) >= self.most and key not in self.standing:
-            self.beyond += 1
-            self.beyond_from = at if self.beyond_from is None else self.beyond_from
+            self._count(key, letter, at)
             return
         size = letter.document_bytes if letter.document is None else letter.document_bytes or len(letter.document)
         # The newest comes last: what is oldest is looked at first.
         self.standing.pop(key, None)
+        self._uncount(key)
         self.standing[key] = Logged(
             replace(letter, document=None, document_bytes=size, reason=letter.reason[:REASON_CHARS]), at
         )
@@ -89,9 +108,25 @@ class Book:
         known = self.standing.get(key)
         return known is not None and letter.table is None and 0 < letter.version < known.letter.version
 
+    def _count(self, key: bytes, letter: DeadLetter, at: int) -> None:
+        assert self.most is not None, "without a limit all are remembered"
+        self.beyond_from = at if self.beyond_from is None else self.beyond_from
+        build, name = (letter.sink, letter.generation), hash(key)
+        if self.beyond < self.most * COUNTED or name in self._beyond.get(build, ()):
+            self._beyond.setdefault(build, {})[name] = at
+        else:
+            self.uncounted.add(build)
+
+    def _uncount(self, key: bytes, through: int | None = None) -> None:
+        name = hash(key)
+        for offsets in self._beyond.values():
+            if name in offsets and (through is None or offsets[name] <= through):
+                del offsets[name]
+
     def _clear(self, key: bytes, through: int | None) -> None:
         known = self.standing.get(key)
         if known is None:
+            self._uncount(key, through)
             return
         if through is None or known.at <= through:
             del self.standing[key]
@@ -112,7 +147,9 @@ class Book:
         if start is not None:
             self.standing = {key: logged for key, logged in self.standing.items() if logged.at < start}
             self.covered &= self.standing.keys()
-            self.beyond, self.beyond_from = 0, None
+            self.beyond_from = None
+            self._beyond.clear()
+            self.uncounted.clear()
         return start
 
     def forget_before(self, at_ms: int) -> None:

@@ -71,6 +71,7 @@ def command(
     Asks for what is not given, in a terminal and without --yes. Reads the catalogue, never a row; changes nothing. No
     password is written: the file names environment variables.
     """
+    from deploy.local.site import configured_base
     from operations.propose.proposal import draft, refuse_existing, report, save
     from operations.propose.writing import written
 
@@ -81,7 +82,9 @@ def command(
     looked = _looked(database, tables, asks=asks)
     if asks:
         looked, sinks, name = _asked(looked, tables, sinks, name)
-    made = draft(looked, name=name, sinks=tuple(dict.fromkeys(sinks)) or KINDS[:1], user=user)
+    made = draft(
+        looked, name=name, sinks=tuple(dict.fromkeys(sinks)) or KINDS[:1], user=user, port_base=configured_base()
+    )
     text = written(made)
     if aside:
         if not as_json:

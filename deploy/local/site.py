@@ -53,6 +53,16 @@ def _number(text: str) -> int:
     return base
 
 
+def configured_base() -> int:
+    """Where the ports begin: ``HEADWATER_PORT_BASE``, else 15000.
+
+    Raises:
+        StackError: it is no number in range.
+    """
+    text = os.environ.get("HEADWATER_PORT_BASE")
+    return _number(text) if text else DEFAULT_PORT_BASE
+
+
 @dataclass(frozen=True)
 class Site:
     """Folders and ports of one stack. ``home`` is absolute."""
@@ -74,8 +84,7 @@ class Site:
                 f"HEADWATER_HOME {str(place)!r} holds a blank or another character that the servers can't take",
                 fix="set HEADWATER_HOME to a folder whose path has letters, digits and / . _ + @ ~ = - only",
             )
-        text = str(port_base) if port_base is not None else os.environ.get("HEADWATER_PORT_BASE") or None
-        return cls(place, _number(text) if text else DEFAULT_PORT_BASE)
+        return cls(place, configured_base() if port_base is None else _number(str(port_base)))
 
     def port(self, name: str) -> int:
         """The port of a server, or of its second listener, by its name in PORTS."""

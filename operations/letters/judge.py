@@ -20,6 +20,7 @@ from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
 from cdc.records.change import Change, Op
+from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened
@@ -118,10 +119,11 @@ def _documents(target: Target, view: str, letters: Letters) -> set[bytes]:
 
 
 def _records(build: Opened, letters: Letters) -> set[bytes]:
-    """Of records that could not be decoded: those whose row a later record has brought to a document."""
+    """Of records that could not be decoded: those whose row a later record has brought to a document; no later one
+    brings back an event."""
     healed: set[bytes] = set()
     for view in build.views:
-        if isinstance(view, JoinedView):
+        if isinstance(view, JoinedView | StatefulView):
             continue
         mine = {}
         for key, letter in letters.items():

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # A letter that heals should be gone before somebody has looked twice.
 LOOK_SECONDS = 5.0
-# Letters that are remembered: some 50 MB. What is more waits until these are cleared; `status` says that there is more.
+# Letters that are remembered: some 50 MB. What is more is only counted, and waits until these are cleared.
 MOST = 50_000
 # Looked at in one turn, so that a sink whose letters are many is not kept busy by them.
 TURN = 2_000
@@ -105,18 +105,25 @@ class LetterWatch:
         healed = {key: chosen[key].at for key in judge(pipeline, chosen, open_build).healed}
         healed |= self._tables.give(Given(pipeline, tabled, builds, living))
         letters.clear(healed)
-        for sink, number in living.items():
-            standing = [logged.letter for _, logged in letters.book if logged.letter.sink == sink]
-            counted = Counter(letter.generation or number for letter in standing)
-            note_count(pipeline, sink, counted, more=bool(letters.book.beyond))
+        self._note(pipeline, letters.book, living)
         return len(healed)
+
+    def _note(self, pipeline: Pipeline, book: Book, living: Mapping[str, int]) -> None:
+        counted = book.counted()
+        for sink, number in living.items():
+            standing: Counter[int] = Counter()
+            for (of, generation), count in counted.items():
+                if of == sink:
+                    standing[generation or number] += count
+            more = {generation or number for of, generation in book.uncounted if of == sink}
+            note_count(pipeline, sink, standing, more=more)
 
     def _follow(self, pipeline: Pipeline) -> LetterLog:
         """The letters as they are now."""
         if self._log is None or self._log.pipeline is not pipeline:
             self._log = LetterLog(pipeline, MOST)
         book = self._log.follow()
-        if book.beyond and len(book) < MOST // 2:
+        if book.beyond_from is not None and len(book) < MOST // 2:
             book = self._log.again()
         self._log.write_covered_again()
         kept = (pipeline.policy.dead_letters.keep_days + 1) * DAY_SECONDS

@@ -22,7 +22,7 @@ from operations.propose.hidden import hidden_columns, is_secret
 from operations.propose.names import snake
 from operations.propose.roles import not_ours, propose_roles, read_acting, who_sets_up
 from operations.propose.views import propose_views
-from operations.propose.writing import SEARCH, Draft, unique, variables
+from operations.propose.writing import PORT_BASE, SEARCH, Draft, unique, variables
 
 SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")
 _NAME_LENGTH = 40
@@ -83,7 +83,9 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
         return Looked(source, found, trusted, setup, acting)
 
 
-def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str | None = None) -> Draft:
+def draft(
+    looked: Looked, *, name: str | None, sinks: Sequence[str], user: str | None = None, port_base: int = PORT_BASE
+) -> Draft:
     """Propose a pipeline.
 
     Args:
@@ -91,6 +93,7 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
         name: the pipeline's; None for the database's.
         sinks: kinds of sinks.
         user: the role that shall replicate; None to choose.
+        port_base: where the ports of the local servers begin.
 
     Raises:
         ConfigError: the name is none, or nothing may be shown in any of the sinks (terminal).
@@ -116,7 +119,17 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     left_out = unique([*found.left_out, *hidden, *proposal.left_out, *unkept])
     roles = propose_roles(found, source.database, looked.setup, looked.acting, user)
     made = Draft(
-        name, source, found, roles, looked.trusted, proposal, tuple(sinks), warehouse, left_out, unique(found.notes)
+        name,
+        source,
+        found,
+        roles,
+        looked.trusted,
+        proposal,
+        tuple(sinks),
+        warehouse,
+        left_out,
+        unique(found.notes),
+        port_base,
     )
     return held(filled(made))
 

@@ -18,15 +18,10 @@ from operations.propose.roles import Roles
 from operations.propose.telling import told
 
 WIDTH = 110
-# Variables of `headwater ps --env`, with the local stack's addresses where they are not set.
-KAFKA = "${HEADWATER_KAFKA:-127.0.0.1:15092}"
-CONNECT = "${HEADWATER_CONNECT:-http://127.0.0.1:15083}"
-ROW_STORE = "${HEADWATER_REDIS_STORE:-redis://127.0.0.1:15380/0}"
-SEARCH = {
-    "elasticsearch": "${HEADWATER_ELASTICSEARCH:-http://127.0.0.1:15200}",
-    "opensearch": "${HEADWATER_OPENSEARCH:-http://127.0.0.1:15203}",
-}
-REDIS = "${HEADWATER_REDIS_CACHE:-redis://127.0.0.1:15379/0}"
+# Where the ports of the local servers begin, unless something else is said.
+PORT_BASE = 15_000
+# The variables of `headwater ps --env`, and how far behind that the port is.
+SEARCH = {"elasticsearch": ("HEADWATER_ELASTICSEARCH", 200), "opensearch": ("HEADWATER_OPENSEARCH", 203)}
 HOME = "${HEADWATER_HOME:-.headwater}"
 SOURCE_PASSWORD, SETUP_PASSWORD = "HEADWATER_SOURCE_PASSWORD", "HEADWATER_SETUP_PASSWORD"
 # Lines that say what is left out; of a database that is nothing but that, a file would be nothing else.
@@ -48,6 +43,7 @@ class Draft:
         warehouse: tables of an Iceberg sink; None for all.
         left_out: of tables, columns and joins, with the reasons.
         notes: good to know of what is in the file.
+        port_base: where the ports of the local servers begin.
     """
 
     name: str
@@ -60,6 +56,18 @@ class Draft:
     warehouse: Sequence[str] | None
     left_out: Sequence[LeftOut]
     notes: Sequence[LeftOut]
+    port_base: int = PORT_BASE
+
+    def local(self, variable: str, distance: int, scheme: str = "", path: str = "") -> str:
+        """A variable with a local server's address where it is not set.
+
+        Args:
+            variable: its name.
+            distance: of the port from ``port_base``.
+            scheme: before the address.
+            path: behind it.
+        """
+        return f"${{{variable}:-{scheme}127.0.0.1:{self.port_base + distance}{path}}}"
 
     @property
     def joined(self) -> bool:
@@ -142,14 +150,14 @@ def _password(variable: str, role: str, trusted: frozenset[str]) -> str:
 def _servers(draft: Draft) -> Iterator[str]:
     yield from comment('The variables are those of `eval "$(headwater ps --env)"`; the defaults are the local servers.')
     yield "kafka:"
-    yield f"  bootstrap: {KAFKA}"
+    yield f"  bootstrap: {draft.local('HEADWATER_KAFKA', 92)}"
     yield ""
     yield "connect:"
-    yield f"  url: {CONNECT}"
+    yield f"  url: {draft.local('HEADWATER_CONNECT', 83, 'http://')}"
     if draft.joined:
         yield ""
         yield _remarked("row_store:", "where joined views keep the rows of their tables; it must never evict")
-        yield f"  url: {ROW_STORE}"
+        yield f"  url: {draft.local('HEADWATER_REDIS_STORE', 380, 'redis://', '/0')}"
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
@@ -283,13 +291,13 @@ def _sinks(draft: Draft) -> Iterator[str]:
             name = "search" if kind == next(one for one in draft.sinks if one in SEARCH) else kind
             yield _remarked(f"  {name}:", f"an index for each view, {draft.name}-<view>")
             yield f"    type: {kind}"
-            yield f"    url: {SEARCH[kind]}"
+            yield f"    url: {draft.local(*SEARCH[kind], 'http://')}"
             yield f"    views: {views}"
             yield f'    index_prefix: "{draft.name}-"'
         elif kind == "redis":
             yield _remarked("  cache:", f"a JSON text for each document, under {draft.name}:<view>:<key>")
             yield "    type: redis"
-            yield f"    url: {REDIS}"
+            yield f"    url: {draft.local('HEADWATER_REDIS_CACHE', 379, 'redis://', '/0')}"
             yield f"    views: {views}"
             yield f'    key_prefix: "{draft.name}:"'
         else:

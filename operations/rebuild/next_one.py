@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
@@ -18,11 +20,15 @@ from operations.run.patience import Stop
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from operations.state.frozen import read_frozen
-from operations.state.verified import last_verified, verified_generations
+from operations.state.verified import last_verified
 from spark.disk.made_of import outdated
 
 # Keys that are named of each view that differs; `verify` names more.
 KEYS = 3
+# Of each, so many columns.
+COLUMNS = 3
+# A key that is an empty text, as it is shown.
+EMPTY = '""'
 
 
 def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bool = True) -> bool:
@@ -37,14 +43,14 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
         pipeline: the loaded file.
         file: its path.
         sink: the sink's name.
-        again: whether it is tried again after False: then one of ours that has differed twice makes room, once. Else
-            it stays, for a person to look at.
+        again: whether a later attempt compares again what differs: then it is told by an error, which is kept until it
+            is equal.
 
     Returns:
-        whether it equals Postgres, and readers see it.
+        whether it equals Postgres, and readers see it; what differs may only be late.
 
     Raises:
-        StateError: it differs as the one did that was built before it: it stays, and is compared by each attempt.
+        StateError: it differs; it stays, and is compared by each attempt.
     """
     stop = Stop()
     signal.signal(signal.SIGTERM, stop.ask)
@@ -69,49 +75,44 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
     report = rebuild.run(auto=True)
     if report["equal"]:
         _let_go_of_older(pipeline, sink, say)
-    elif again and not report["late"] and register.get(report["generation"]).own:
-        _refuse_another(pipeline, file, sink, report["generation"])
-        if ready is not None and ready.number == report["generation"]:
-            retire(pipeline, sink, ready.number, say)  # compared twice: the next attempt builds another one
+    elif again and not report["late"]:
+        raise _kept(pipeline, file, sink, report["generation"])
     return bool(report["equal"])
 
 
-def _refuse_another(pipeline: Pipeline, file: Path, sink: str, number: int) -> None:
-    """Refuse to build one more where the one before has differed too: what a sink never takes (a key that is too long
-    for it, a value that its mapping refuses) each one lacks, and tables would be read without end.
-
-    Raises:
-        StateError: that is so.
-    """
-    register = register_of(pipeline, sink)
-    there, compared = {one.number for one in register.entries()}, verified_generations(pipeline, sink)
-    # Since readers were sent to the living one: what was before is of another file, or of tables as they were.
-    gone = [one for one in range(register.living() + 1, number) if one not in there]
-    before = [one for one in gone if (found := compared(one)) is not None and not found["equal"]]
-    if not before:
-        return
+def _kept(pipeline: Pipeline, file: Path, sink: str, number: int) -> StateError:
+    """Why one that differs stays and no other one is built: what the log holds otherwise than Postgres, or a sink never
+    takes (a key that is too long for it, a value that its mapping refuses), each one has, and hours of filling go."""
     of = f"--sink {sink} --generation {number}"
-    raise StateError(
-        f"generation {number} differs from Postgres{_differing(pipeline, sink, number)}, and so did generation"
-        f" {before[-1]}, which was built before it",
-        means=f"no other one is built, as it may differ too; readers see generation {register.living()} until this one"
-        " is promoted. It is kept up to date and compared again, and promoted by itself once it is equal",
-        fix=f"`headwater letters {file} list {of}` says what the sink has refused: mend those rows; what else differs"
-        f" `headwater verify {file} {of} --repair` mends; `headwater promote {file} {sink}` shows it as it is",
+    return StateError(
+        f"generation {number} differs from Postgres{_differing(pipeline, sink, number)}",
+        means=f"readers see generation {register_of(pipeline, sink).living()} meanwhile. This one is kept up to date,"
+        " compared again, and promoted by itself once it is equal; none is filled anew",
+        fix=f"`headwater letters {file} list {of}` says what the sink has refused: mend those rows. What else differs"
+        f" `headwater verify {file} {of} --repair` mends; where it does not, a snapshot has read a value otherwise than"
+        " it is (a date before the year 1): an UPDATE of the row that holds it, in Postgres, mends it."
+        f" `headwater promote {file} {sink}` shows the generation as it is; where `headwater retire {file} {sink}"
+        f" --generation {number}` removes it, another one is filled",
     )
 
 
 def _differing(pipeline: Pipeline, sink: str, number: int) -> str:
-    """Some keys by which a generation differed when it was last compared; empty if something else was, since."""
+    """Some keys by which a generation differed when it was last compared, and in which columns; empty if something else
+    was compared since."""
     found = [one for one in last_verified(pipeline)["sinks"] if (one["sink"], one["generation"]) == (sink, number)]
     views = [view for one in found for view in one["views"] if view["differences"]]
     told = []
     for view in views:
-        keys = [key for kind in ("missing", "extra", "changed") for key in view[kind]][:KEYS]
+        keys = [(key, kind) for kind in ("missing", "extra", "changed") for key in view[kind]][:KEYS]
         more = view["differences"] - len(keys)
-        named = ", ".join(key or '""' for key in keys)
+        named = ", ".join(f"{key or EMPTY} ({_columns(view, key) or kind})" for key, kind in keys)
         told.append(f"{view['view']}: {named}{f' and {more:,} more' if more > 0 else ''}")
     return f" ({'; '.join(told)})" if told else ""
+
+
+def _columns(view: Mapping[str, Any], key: str) -> str:
+    names = view["columns"].get(key, ())
+    return ", ".join(names[:COLUMNS]) + ", …" * (len(names) > COLUMNS)
 
 
 def _unfit(chosen: Chosen, ready: int) -> str | None:

@@ -115,6 +115,7 @@ class Work:
 
 def _error(child: Apart[Any]) -> str:
     try:
-        return "what was built differs from Postgres; it is compared again" if child.result() is False else ""
+        late = child.result() is False
+        return "what was built was not seen to catch up with Postgres; it is compared again" if late else ""
     except HeadwaterError as failure:
         return str(failure)

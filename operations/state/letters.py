@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +24,17 @@ class Count:
     Attributes:
         standing: of the generation that readers see.
         at: when that was counted, epoch seconds: within seconds while `run` is at work.
-        more: there are more than are counted one by one.
+        more: there are more than were counted.
     """
 
     standing: int
     at: float
     more: bool = False
+
+    @property
+    def least(self) -> int:
+        """How many there are at the least."""
+        return max(self.standing, int(self.more))
 
 
 def letter_counts(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Count | None]:
@@ -48,7 +53,12 @@ def letter_counts(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Cou
 def _of(pipeline: Pipeline, sink: str, number: int) -> Count | None:
     try:
         note = json.loads((register_of(pipeline, sink).folder / NOTE).read_text())
-        return Count(int(note["standing"].get(str(number), 0)), float(note["at"]), bool(note["more"]))
+        more = note["more"]  # a release before 2026-12 told of no generation, and only whether
+        return Count(
+            int(note["standing"].get(str(number), 0)),
+            float(note["at"]),
+            more if isinstance(more, bool) else number in more,
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -62,11 +72,12 @@ def refuse_more_letters(pipeline: Pipeline, sink: str, number: int) -> None:
         number: of the generation.
 
     Raises:
-        StateError: more dead letters of it stand; where nobody has counted, nothing is refused.
+        StateError: more dead letters of it stand; where nobody has counted them all, nothing is refused.
     """
     living = register_of(pipeline, sink).living()
     there, now = _of(pipeline, sink, number), _of(pipeline, sink, living)
-    if there is not None and there.standing > (now.standing if now else 0):
+    uncounted = now is not None and now.more  # nobody knows that it has fewer
+    if there is not None and there.standing > (now.standing if now else 0) and not uncounted:
         raise StateError(
             f"sink {sink}: {there.standing:,} dead letters of generation {number} stand"
             f"{f', and {now.standing:,} of generation {living}' if now else ''}",
@@ -76,14 +87,14 @@ def refuse_more_letters(pipeline: Pipeline, sink: str, number: int) -> None:
         )
 
 
-def note_count(pipeline: Pipeline, sink: str, standing: Mapping[int, int], *, more: bool) -> None:
+def note_count(pipeline: Pipeline, sink: str, standing: Mapping[int, int], *, more: Collection[int] = ()) -> None:
     """Write down how many letters stand.
 
     Args:
         pipeline: the loaded file.
         sink: the sink's name; nothing is written where it has no folder.
         standing: by generation.
-        more: see ``Count``.
+        more: generations of which there are more; see ``Count``.
 
     Raises:
         OSError: the disk does not take it.
@@ -91,4 +102,4 @@ def note_count(pipeline: Pipeline, sink: str, standing: Mapping[int, int], *, mo
     folder: Path = state_dir(pipeline) / pipeline.name / sink
     if folder.exists():
         counted = {str(number): count for number, count in standing.items()}
-        write_atomic(folder / NOTE, json.dumps({"at": time.time(), "standing": counted, "more": more}))
+        write_atomic(folder / NOTE, json.dumps({"at": time.time(), "standing": counted, "more": sorted(more)}))

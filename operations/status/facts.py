@@ -303,7 +303,7 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,
         waits=any(one["waits"] for one in mine),
-        letters=0 if count is None else count.standing,
+        letters=0 if count is None else count.least,
     )
 
 

@@ -115,7 +115,7 @@ class EventReader(EntryDecoder):
                 # The initial snapshot's rows bear its own position; later readings have that of when they were read.
                 again.append(change.snapshot and change.position > decoder.base | self.spec.snapshot_lsn)
             except DecodeError as error:
-                letters.append(self._letter(None, decoder, key, error, value, at))
+                letters.append(self._letter(view, decoder, key, error, value, at))
         return Decoded(entries, letters, batch.num_rows), again
 
 

@@ -96,7 +96,7 @@ class TimedReader(EntryDecoder):
                 committed = change.ts_ms * _MILLI
                 moment = min(moment, committed + _MILLI) if committed else moment
             except DecodeError as error:
-                letters.append(self._letter(None, decoder, key, error, value, at))
+                letters.append(self._letter(view, decoder, key, error, value, at))
             finally:
                 self._clocks.after(*at, moment, committed)
         entries, *times = zip(*found, strict=True) if found else ((), (), (), ())

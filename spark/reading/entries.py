@@ -24,6 +24,7 @@ from cdc.errors import DecodeError, UnavailableValue
 from cdc.letters.deadletter import DeadLetter
 from cdc.records.change import Change, Op
 from cdc.records.debezium_json import Decoder
+from cdc.stateful import StatefulView
 from cdc.used import used_columns
 from cdc.view import View
 from sinks.contract import UNVERSIONED
@@ -156,8 +157,10 @@ class EntryDecoder:
         raw: bytes | None,
         at: tuple[str, int, int],
     ) -> DeadLetter:
-        """Of a document, if it is known which; else of a row of the table."""
-        identity = None if view is None else _document_of(view, decoder, key, raw, at)
+        """Of a document, if it is known which; else of a row of the table. An event has no document of its own: it is a
+        row that a view of events did not take."""
+        rows = None if isinstance(view, StatefulView) else view
+        identity = None if rows is None else _document_of(rows, decoder, key, raw, at)
         position, transaction = decoder.told(raw)
         return DeadLetter(
             self.spec.sink,

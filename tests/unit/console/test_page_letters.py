@@ -67,3 +67,22 @@ def test_who_may_only_read_finds_by_what_is_told(tmp_path: Path, monkeypatch: py
         for more in ("", "&values=1"):
             assert counted(made, monkeypatch, "alice", more)[0] == []
             assert counted(made, monkeypatch, "failed to parse", more)[0] == ["1", "2"]
+
+
+def test_a_reason_that_many_letters_share_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of 50,000 letters of one cause had its four lines fifty times."""
+    [one, *_] = documented("letters list")["letters"]
+    letters = [one | {"key": str(key), "cause": cause} for key, cause in enumerate(("late", "late", "late", "early"))]
+    report = documented("letters list") | {"standing": 4, "causes": [], "letters": letters}
+    monkeypatch.setattr("console.http.pages.letters.letters_report", lambda *_, **__: report)
+    with world(tmp_path, told={"status": status(search={})}) as made:
+        page = made.browser.get("/letters?sink=search&part=found").text
+    assert (page.count("late"), page.count("early"), page.count("as above")) == (1, 1, 2)
+
+
+def test_a_sink_whose_letters_could_not_all_be_counted_is_not_said_to_have_none(tmp_path: Path) -> None:
+    kept = {"letters": {"search": {"standing": 0, "at": 1.0, "more": True}}, "verified": {}, "batches": {"search": []}}
+    with world(tmp_path, told={"status": status(search={}), "kept": kept, "generations": {}, "tables": []}) as made:
+        made.look()
+        page = made.browser.get("/").text
+    assert "more than 0 dead letters" in page and "No dead letters" not in page

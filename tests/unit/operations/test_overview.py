@@ -120,12 +120,12 @@ def test_a_look_that_is_old_or_of_before_the_clock_was_put_back_is_said_to_be_ol
 
 def test_the_page_judges_nothing_by_itself() -> None:
     """A sink whose flows say that they run, and whose readers see what is old: as `status` has it."""
-    told = status(search={"judgement": "behind", "cause": "what readers see is 300 s old: 7 records wait"}, cache={})
+    told = status(search={"judgement": "behind", "cause": "7 records wait"}, cache={})
     told["source"] |= {"judgement": "stalled", "cause": "the slot has not moved", "tables": {}}
     view = overview(Seen(1, 2.0, 0.1, told), {}, 3.0)
     assert [(one["sink"], one["level"]) for one in view["sinks"]] == [("search", "bad"), ("cache", "good")]
     assert view["words"] == (
-        "source: stalled, the slot has not moved; search: behind, what readers see is 300 s old: 7 records wait"
+        "source: stalled, the slot has not moved; search: behind, 7 records wait"
     )
     told["source"] |= {"judgement": "well", "cause": None}
     told["sinks"] = told["sinks"][1:]

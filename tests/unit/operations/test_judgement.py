@@ -87,7 +87,6 @@ def test_what_is_behind_has_one_age(source: Judgement) -> None:
     assert told[0] == told[1] and told[0].judgement == "behind"
 
 
-
 @pytest.mark.parametrize(
     ("facts", "judgement", "word"),
     [

@@ -124,9 +124,7 @@ def test_the_page_judges_nothing_by_itself() -> None:
     told["source"] |= {"judgement": "stalled", "cause": "the slot has not moved", "tables": {}}
     view = overview(Seen(1, 2.0, 0.1, told), {}, 3.0)
     assert [(one["sink"], one["level"]) for one in view["sinks"]] == [("search", "bad"), ("cache", "good")]
-    assert view["words"] == (
-        "source: stalled, the slot has not moved; search: behind, 7 records wait"
-    )
+    assert view["words"] == ("source: stalled, the slot has not moved; search: behind, 7 records wait")
     told["source"] |= {"judgement": "well", "cause": None}
     told["sinks"] = told["sinks"][1:]
     assert overview(Seen(1, 2.0, 0.1, told), {}, 3.0)["level"] == "good"

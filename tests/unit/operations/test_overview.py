@@ -293,7 +293,7 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("report", "stuck", "words"),
     [
-        (traced(), None, "nowhere"),
+        (traced(), None, "what Postgres has is in the log"),
         (traced(log={"error": "Kafka is away"}), "log", "can't be read: Kafka is away"),
         (traced(log={"there": False}), "source", "has no record of it"),
         (traced(log={"there": False, "whole": False}), None, "may be an older one"),
@@ -306,11 +306,11 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
         (traced(sink={"applied": False, "applied_offset": 30}), "search", "up to offset 29; it is running"),
         (traced(sink={"applied": False, "applied_offset": None, "last_error": "a\nb"}), "search", "nothing of it yet"),
         (traced(sink={"there": False}), "search", "has no document"),
-        (traced(sink={"there": False, "where": "a > 1"}), None, "nowhere"),
+        (traced(sink={"there": False, "where": "a > 1"}), None, "what Postgres has is in the log"),
         (traced(sink={"position": 499}), "search", "an older version"),
-        (traced(sink={"position": 3, "joined": True}), None, "nowhere"),
+        (traced(sink={"position": 3, "joined": True}), None, "what Postgres has is in the log"),
         (traced(source={"there": False}, log={"deleted": True}), "search", "still has a document"),
-        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "nowhere"),
+        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "what Postgres has is in the log"),
         (nothing(), None, "there is no such row, and the log has no record of one"),
         (nothing(near=["4711"]), None, "record of one; did you mean 4711?"),
         (nothing(not_a_key="x is not a bigint"), None, "x is not a bigint"),
@@ -321,7 +321,7 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
         (nothing({"there": True}, whole=False), None, "may be an older one; documents of it are in search: `headwater"),
         (traced({"error": "away", "there": None}, {"there": False}), None, "(away); the log has no record of it"),
         (traced({"error": "away"}, {"there": False, "whole": False}), None, "(away); no record was found in the part"),
-        (traced(sink={"view": None}), None, "nowhere"),
+        (traced(sink={"view": None}), None, "what Postgres has is in the log"),
         (traced(sink={"view": None, "part_of": ["b", "a"]}), None, "documents of a, b show it too, and are"),
     ],
 )  # fmt: skip

@@ -310,7 +310,7 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
         (traced(sink={"position": 499}), "search", "an older version"),
         (traced(sink={"position": 3, "joined": True}), None, "what Postgres has is in the log"),
         (traced(source={"there": False}, log={"deleted": True}), "search", "still has a document"),
-        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "what Postgres has is in the log"),
+        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "what Postgres has is"),
         (nothing(), None, "there is no such row, and the log has no record of one"),
         (nothing(near=["4711"]), None, "record of one; did you mean 4711?"),
         (nothing(not_a_key="x is not a bigint"), None, "x is not a bigint"),

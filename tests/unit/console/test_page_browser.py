@@ -124,6 +124,14 @@ ROOM = "[...document.querySelectorAll('#plot .u-axis')].at(-1).offsetWidth"
 LINES = "new Set([...document.querySelectorAll('nav[aria-label=Pages] li')].map(one => one.offsetTop)).size"
 
 
+def test_the_pages_names_stand_in_one_line_on_a_telephone(browser: Browser, shown: tuple[World, str]) -> None:
+    """The last one, Live, stood alone on another."""
+    page, _ = opened(browser, f"{shown[1]}/trace", viewport={"width": 390, "height": 800})
+    expect(page.locator("h1")).to_be_visible()
+    assert page.evaluate(LINES) == 1
+    page.close()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_chart_tells_its_newest_figures_and_has_room_for_them(
     browser: Browser, shown: tuple[World, str], width: int
@@ -136,7 +144,6 @@ def test_the_chart_tells_its_newest_figures_and_has_room_for_them(
     expect(page.locator("#plot .u-legend")).to_contain_text("423,111", timeout=10_000)
     assert "--" not in page.locator("#plot .u-legend").inner_text()
     assert page.evaluate(ROOM) >= page.evaluate(NEEDED)
-    assert page.evaluate(LINES) == 1  # "Live" stood alone on a line of its own
     page.close()
     assert not wrong
 

@@ -74,7 +74,8 @@ def counted(actions: Sequence[Action], others: int = 0) -> str:
     """
     named = {name for one in actions if one.kind in ("snapshot", "replica-identity") for name in one.names}
     tables = named | {name for one in actions if one.kind == "publication" for name in one.of}
-    return f"{len(actions) + others:,} changes" + (f" for {len(tables):,} tables" if len(tables) >= MANY else "")
+    number = len(actions) + others
+    return f"{number:,} change{'s' * (number != 1)}" + (f" for {len(tables):,} tables" if len(tables) >= MANY else "")
 
 
 def statements(what: str, *composed: sql.Composed, fix: str = "") -> Callable[[Servers], None]:

@@ -71,11 +71,16 @@ class Plan:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
         later = set(self.edits.rebuilt) - set(self.building) if self.edits is not None else set[str]()
         asked = len(self.asked()) + len(later & {one["sink"] for one in self.sinks})
+        if self.edits is not None and self.edits.restart:
+            if not self.actions:
+                return f"`headwater apply {file}` hands the file on"
+            asked = 0  # that `run` must be started again is a line, and no change that `apply` makes
+        them = "it" if len(self.actions) + asked == 1 else "them"
         if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`
             taken, more = sorted(self.capturing)[:NAMED], ", …" if len(self.capturing) > NAMED else ""
-            return f"{counted(self.actions)}; `run` is making them: it takes up {', '.join(taken)}{more}"
+            return f"{counted(self.actions)}; `run` is making {them}: it takes up {', '.join(taken)}{more}"
         if self.actions or asked:
-            return f"{counted(self.actions, asked)}; `headwater apply {file}` makes them"
+            return f"{counted(self.actions, asked)}; `headwater apply {file}` makes {them}"
         return "" if self.sinks or self.tables or self.evolving or self.mending else "nothing to change"
 
     def to_dict(self) -> dict[str, Any]:

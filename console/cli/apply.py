@@ -63,7 +63,8 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         for line in taken:
             click.echo(line)
         if result.actions:
-            click.echo(f"{counted(result.actions)} made")
+            handed = len(taken) if edits is not None and not edits.restart else 0
+            click.echo(f"{counted(result.actions)} made" + (f", {handed:,} handed to `run`" if handed else ""))
         elif not taken:
             click.echo("nothing to change")
     progress = None

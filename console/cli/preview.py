@@ -159,5 +159,6 @@ def show_documents(report: Mapping[str, Any]) -> None:
         click.echo(report["not_a_key"] or f"{report['root']} has no such row", err=True)
     if report["near"]:
         click.echo(f"did you mean {' or '.join(report['near'])}?", err=True)
-    many = "document" if len(documents) == 1 else "documents"
-    click.echo(f"{len(documents):,} {many} in {report['seconds']:.2f} s", err=True)
+    made = sum(one["document"] is not None for one in documents)
+    rows = f" of {len(documents):,} row{'s' * (len(documents) != 1)}" if made < len(documents) else ""
+    click.echo(f"{made:,} document{'s' * (made != 1)}{rows} in {report['seconds']:.2f} s", err=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 
 from cdc.catalogue import Table
-from cdc.errors import ConfigError, QueryRefused, ShapeUnknown
+from cdc.errors import ConfigError, HeadwaterError, QueryRefused, ShapeUnknown
 from cdc.pipeline import Pipeline
 from cdc.token import WriteToken
 from operations.query.answer import Answer, Told
@@ -79,7 +80,7 @@ class Queries:
         began = time.monotonic()
         until = began + seconds
         with self._lock:
-            statement = checked(self._duck.connection, text)
+            statement = checked(self._duck.connection, text, self._columns)
             if at_least is not None:
                 self._log.await_write(at_least, until)
             pasts = self._pasts(statement)
@@ -95,6 +96,12 @@ class Queries:
                 self._duck.forget(put)
         as_of = together([one.as_of for one in told])
         return Answer(found, fresh or at_least is not None, told, as_of, time.monotonic() - began)
+
+    def _columns(self) -> list[str]:
+        """Of all tables, as far as they are known: a message goes without them where Postgres does not answer."""
+        with suppress(HeadwaterError):
+            return [column.name for table in self._log.catalogue().tables.values() for column in table.columns]
+        return []
 
     def _pasts(self, statement: Statement) -> dict[str, Mapping[str, Table]]:
         """What names histories have, if the statement may ask for one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -49,12 +49,15 @@ class Statement:
     lists: bool
 
 
-def checked(connection: duckdb.DuckDBPyConnection, text: str) -> Statement:
+def checked(
+    connection: duckdb.DuckDBPyConnection, text: str, columns: Callable[[], Collection[str]] = tuple
+) -> Statement:
     """A statement that may be run.
 
     Args:
         connection: to parse it with; nothing is run.
         text: as it was given.
+        columns: gives the tables' columns; asked if it can't be parsed.
 
     Raises:
         QueryRefused: it is none, or it does something else than to read (terminal).
@@ -68,6 +71,8 @@ def checked(connection: duckdb.DuckDBPyConnection, text: str) -> Statement:
             raise QueryRefused(f"{what} to run", means="nothing was run", fix=f"{ONLY}; a PIVOT needs its IN (...)")
         # Only what reads can be made a tree of.
         row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [found[0].query]).fetchone()
+    except duckdb.ParserException as error:
+        raise refused(error, words=_reserved(connection, text, columns())) from error
     except duckdb.Error as error:
         raise refused(error) from error
     tree = json.loads(row[0]) if row else {"error": True}
@@ -85,12 +90,34 @@ def checked(connection: duckdb.DuckDBPyConnection, text: str) -> Statement:
     return Statement(query, frozenset(named), any(name in _LISTS for name in shown))
 
 
+def _reserved(connection: duckdb.DuckDBPyConnection, text: str, columns: Collection[str]) -> list[str]:
+    """Columns that a statement names without quotes, and that are words of DuckDB's own there."""
+    import duckdb
+
+    known = {name.casefold(): name for name in columns}
+    starts = [at for at, kind in duckdb.tokenize(text) if kind == duckdb.token_type.keyword]
+    words = (re.match(r"\w+", _from(text, at)) for at in starts)
+    found = list[str]()
+    for name in dict.fromkeys(known.get(word[0].casefold(), "") for word in words if word):
+        try:
+            if name:
+                connection.extract_statements(f"SELECT {name}, 1")
+        except duckdb.ParserException:
+            found.append(name)
+    return found
+
+
 def _first_word(text: str) -> str:
     import duckdb
 
     starts = [at for at, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
-    found = re.match(r"\w+|.", text[starts[0] :].lstrip()) if starts else None
+    found = re.match(r"\w+|.", _from(text, starts[0]).lstrip()) if starts else None
     return found[0].upper() if found else ""
+
+
+def _from(text: str, at: int) -> str:
+    """DuckDB counts bytes."""
+    return text.encode()[at:].decode(errors="ignore")
 
 
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:
@@ -100,12 +127,13 @@ def _nodes(node: Any) -> Iterator[dict[str, Any]]:
         yield from _nodes(inner)
 
 
-def refused(error: Exception, tables: str = "") -> QueryRefused:
+def refused(error: Exception, tables: str = "", words: Collection[str] = ()) -> QueryRefused:
     """What DuckDB says of a statement, in a block of ours.
 
     Args:
         error: DuckDB's.
         tables: those that there are, for a name that is not there.
+        words: columns that the statement names without quotes, and that need them.
     """
     import duckdb
 
@@ -123,4 +151,6 @@ def refused(error: Exception, tables: str = "") -> QueryRefused:
             near = get_close_matches(absent["name"].lower(), tables.lower().split(", "), n=1)
             tables = f"{tables} (did you mean {near[0]}?)" if near else tables
         return QueryRefused(said, means="nothing was changed", fix=f"the tables are {tables}")
-    return QueryRefused(said, means="nothing was changed", fix="correct the SQL")
+    quote = ", ".join(f'"{word}"' for word in words)
+    fix = f"quote the column: {quote} (DuckDB has a word of its own of that name); or correct the SQL"
+    return QueryRefused(said, means="nothing was changed", fix=fix if words else "correct the SQL")

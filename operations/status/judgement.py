@@ -315,20 +315,17 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
         return Judgement("filling", source.cause)
     if facts.age is None and facts.watched is None:
         return Judgement("behind", "the `headwater run` at work does not tell how old it is", "start it again")
-    waits = _waiting(facts) if facts.behind else facts.hold or "the log was not confirmed since"
+    waits = _waiting(facts) if facts.behind else facts.hold or "no newer commit is known to be in the log"
     if facts.age is None and facts.behind and not source.bad and source.judgement != "paused":
         # It has never been at the log's end, and gets on, else it would be stalled: what was there once keeps its age.
         return Judgement("filling", f"{_BUSY['filling']}: {waits}")
     if facts.age is None and facts.watched is not None and facts.watched <= facts.limit and not source.bad:
         return Judgement("starting", "nobody knows yet how old what readers see is")
-    old = (
-        "nobody knows how old what readers see is"
-        if facts.age is None
-        else f"what readers see is {facts.age:,.0f} s old"
-    )
+    # The age stands beside the cause wherever that is shown, and is the sink's: a flow's own would be another one.
+    unknown = "nobody knows how old what readers see is: " if facts.age is None else ""
     if source.bad or source.judgement == "paused":
-        return Judgement("behind", f"{old}: {source.cause}", source.remedy)
-    return Judgement("behind", f"{old}: {waits}")
+        return Judgement("behind", f"{unknown}{source.cause}", source.remedy)
+    return Judgement("behind", f"{unknown}{waits}")
 
 
 def _waiting(facts: FlowFacts) -> str:

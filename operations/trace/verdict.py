@@ -30,7 +30,7 @@ def verdict(report: Mapping[str, Any]) -> dict[str, Any]:
         return {"stuck": None, "words": _nowhere(report)}
     return {
         "stuck": None,
-        "words": "nowhere: what Postgres has is in the log and in every sink that keeps it" + _parts(report),
+        "words": "what Postgres has is in the log and in every sink that keeps it" + _parts(report),
     }
 
 

@@ -17,6 +17,8 @@ from console.http.served import Served, known_sinks
 from operations.generations.promotion import promotion_report
 from operations.jobs.job import told
 from operations.push.source import kept_views
+from operations.state.folder import register_of
+from operations.state.pausing import pause_of
 from operations.trace.report import trace_report
 
 # Without a key the page is the form alone.
@@ -53,6 +55,10 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
     template = "_sink.html" if part == "live" else "sink.html"
     streams = [name for keeper, name in kept_views(asked.pipeline) if keeper == sink]
     more: dict[str, Any] = {"name": sink, "sink": found, "jobs": jobs, "streams": streams}
+    if part != "live":  # asked of the state folder: who has just pressed a button finds the other one
+        pipeline = asked.pipeline
+        more |= {"paused": pause_of(pipeline, sink) is not None}
+        more |= {"previous": bool(register_of(pipeline, sink).previous())}
     return page(request, template, pipeline=asked.pipeline.name, view=view, **more)
 
 

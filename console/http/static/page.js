@@ -47,16 +47,27 @@
     }
     const clock = (seconds, length) => new Date(seconds * 1000).toISOString().slice(11, 11 + length);
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--edge") }, ticks: { stroke: colour("--edge") } };
+    // As wide as its longest figure: the label stands behind it. Twice 5 px for the tick and the gap.
+    const wide = (chart, figures) => {
+      if (!figures) return 50;
+      chart.ctx.font = "12px system-ui";
+      return 20 + Math.max(...figures.map((one) => chart.ctx.measureText(one).width));
+    };
+    // Below it stands the moment under the mouse, or the newest.
+    const told = (words) => (chart, _value, row, at) => {
+      const one = chart.data[row].at(at ?? -1);
+      return one == null ? "?" : words(one);
+    };
     plot = new uPlot(
       {
         width: place.clientWidth - 16,
         height: 220,
         scales: { y: { range: (_, least, most) => [0, Math.max(most, 1)] }, n: { range: (_, least, most) => [0, Math.max(most, 1)] } },
-        axes: [{ ...axis, values: (_, at, _axis, _space, apart) => at.map((one) => clock(one, apart < 60 ? 8 : 5)) }, { ...axis, label: "seconds" }, { ...axis, scale: "n", side: 1, label: "records", grid: { show: false } }],
+        axes: [{ ...axis, values: (_, at, _axis, _space, apart) => at.map((one) => clock(one, apart < 60 ? 8 : 5)) }, { ...axis, size: wide, label: "seconds" }, { ...axis, size: wide, scale: "n", side: 1, label: "records", grid: { show: false } }],
         series: [
-          { label: "UTC", value: (_, at) => (at === null ? "" : clock(at, 8)) },
-          { label: "seconds since the commit", stroke: colour("--link"), width: 2 },
-          { label: "records behind", scale: "n", stroke: colour("--warn"), width: 1 },
+          { label: "UTC", value: told((at) => clock(at, 8)) },
+          { label: "seconds since the commit", value: told(String), stroke: colour("--link"), width: 2 },
+          { label: "records behind", value: told((one) => one.toLocaleString("en")), scale: "n", stroke: colour("--warn"), width: 1 },
         ],
       },
       data,

@@ -19,6 +19,8 @@ from console.http.guard import Access
 from console.http.pages.asking import confirmed
 from console.http.served import Pipelines
 from console.http.sessions import LIFE_SECONDS, begun, cookie_name, resumed
+from operations.state.folder import register_of
+from tests.support.promoted import promoted
 from tests.support.watched import NOWHERE, ORIGIN, ROOT, World, status, world
 
 READ, OPERATE = "read-token-of-this-test", "operate-token-of-this-test"
@@ -61,8 +63,20 @@ def test_a_form_of_our_own_page_does_what_it_says(open_one: World) -> None:
     assert paused(open_one)
     page = open_one.browser.get("/sinks/search").text
     assert "pause search" in page and ">done<" in page
+    assert '<button type="submit">Resume search' in page
     assert open_one.send("/sinks/search/resume", csrf=open_one.csrf()).status_code == 303
     assert not paused(open_one)
+
+
+def test_what_can_not_be_done_to_a_sink_is_not_offered(open_one: World) -> None:
+    """One that is not paused was to be resumed, and a generation that there is not to be retired."""
+    page = open_one.browser.get("/sinks/search").text
+    assert '<button type="submit" disabled>Resume search' in page and "It is not paused." in page
+    assert '<button type="submit" disabled>Retire the previous generation' in page and 'name="sure"' not in page
+    register = register_of(open_one.served.pipeline, "search")
+    promoted(register, register.create("a test").number)
+    page = open_one.browser.get("/sinks/search").text
+    assert '<button type="submit">Retire the previous generation' in page and 'name="sure"' in page
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,37 @@ def test_a_promotion_is_looked_at_and_a_sink_paused_by_the_keyboard(browser: Bro
     assert not wrong
 
 
+# What the chart's right axis needs for its figures beside a tick (10 px) and a gap (5 px); and has.
+NEEDED = """(() => { const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "12px system-ui"; return pen.measureText("400,000").width + 15 })()"""
+ROOM = "[...document.querySelectorAll('#plot .u-axis')].at(-1).offsetWidth"
+LINES = "new Set([...document.querySelectorAll('nav[aria-label=Pages] li')].map(one => one.offsetTop)).size"
+
+
+def test_the_pages_names_stand_in_one_line_on_a_telephone(browser: Browser, shown: tuple[World, str]) -> None:
+    """The last one, Live, stood alone on another."""
+    page, _ = opened(browser, f"{shown[1]}/trace", viewport={"width": 390, "height": 800})
+    expect(page.locator("h1")).to_be_visible()
+    assert page.evaluate(LINES) == 1
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_chart_tells_its_newest_figures_and_has_room_for_them(
+    browser: Browser, shown: tuple[World, str], width: int
+) -> None:
+    """The axis's title lay on its figures, and below it stood `--` where there is no mouse."""
+    made, url = shown
+    become(made, status(search={"lag_events": 423_111}))
+    made.look()
+    page, wrong = opened(browser, f"{url}/sinks/search", viewport={"width": width, "height": 800})
+    expect(page.locator("#plot .u-legend")).to_contain_text("423,111", timeout=10_000)
+    assert "--" not in page.locator("#plot .u-legend").inner_text()
+    assert page.evaluate(ROOM) >= page.evaluate(NEEDED)
+    page.close()
+    assert not wrong
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_a_page_fits_and_can_be_read(browser: Browser, shown: tuple[World, str], scheme: Any, width: int) -> None:
     _, url = shown

@@ -53,3 +53,16 @@ def test_it_is_said_in_the_place_of_that_there_is_no_such_row(capsys: pytest.Cap
     assert "M7 is not a uuid" in said and "no such row" not in said
     show_documents(report | {"not_a_key": None})
     assert "public.patients has no such row" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [([{"a": 1}], "1 document in 0.10 s"), ([{"a": 1}, None, None], "1 document of 3 rows in 0.10 s")],
+)
+def test_rows_without_a_document_are_not_counted_as_one(
+    documents: list[object], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It closed with `3 documents`."""
+    told = [{"key": str(key), "document": one, "why": "x"} for key, one in enumerate(documents)]
+    show_documents({"view": "v", "root": "t", "documents": told, "near": [], "not_a_key": None, "seconds": 0.1})
+    assert capsys.readouterr().err.strip() == said

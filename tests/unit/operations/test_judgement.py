@@ -80,6 +80,13 @@ def test_a_flow(facts: FlowFacts, source: Judgement, judgement: str, word: str |
     assert word is None or word in (told.cause or ""), told
 
 
+@pytest.mark.parametrize("source", [WELL, DEAD])
+def test_what_is_behind_has_one_age(source: Judgement) -> None:
+    """`status` showed the sink's, and beside it that of the flow of which most records wait, in the same words."""
+    told = [judge_flow(replace(RUNNING, age=age, behind=7), source) for age in (186.0, 265.7)]
+    assert told[0] == told[1] and told[0].judgement == "behind"
+
+
 @pytest.mark.parametrize(
     ("facts", "judgement", "word"),
     [

@@ -120,13 +120,11 @@ def test_a_look_that_is_old_or_of_before_the_clock_was_put_back_is_said_to_be_ol
 
 def test_the_page_judges_nothing_by_itself() -> None:
     """A sink whose flows say that they run, and whose readers see what is old: as `status` has it."""
-    told = status(search={"judgement": "behind", "cause": "what readers see is 300 s old: 7 records wait"}, cache={})
+    told = status(search={"judgement": "behind", "cause": "7 records wait"}, cache={})
     told["source"] |= {"judgement": "stalled", "cause": "the slot has not moved", "tables": {}}
     view = overview(Seen(1, 2.0, 0.1, told), {}, 3.0)
     assert [(one["sink"], one["level"]) for one in view["sinks"]] == [("search", "bad"), ("cache", "good")]
-    assert view["words"] == (
-        "source: stalled, the slot has not moved; search: behind, what readers see is 300 s old: 7 records wait"
-    )
+    assert view["words"] == ("source: stalled, the slot has not moved; search: behind, 7 records wait")
     told["source"] |= {"judgement": "well", "cause": None}
     told["sinks"] = told["sinks"][1:]
     assert overview(Seen(1, 2.0, 0.1, told), {}, 3.0)["level"] == "good"
@@ -295,7 +293,7 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("report", "stuck", "words"),
     [
-        (traced(), None, "nowhere"),
+        (traced(), None, "what Postgres has is in the log"),
         (traced(log={"error": "Kafka is away"}), "log", "can't be read: Kafka is away"),
         (traced(log={"there": False}), "source", "has no record of it"),
         (traced(log={"there": False, "whole": False}), None, "may be an older one"),
@@ -308,11 +306,11 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
         (traced(sink={"applied": False, "applied_offset": 30}), "search", "up to offset 29; it is running"),
         (traced(sink={"applied": False, "applied_offset": None, "last_error": "a\nb"}), "search", "nothing of it yet"),
         (traced(sink={"there": False}), "search", "has no document"),
-        (traced(sink={"there": False, "where": "a > 1"}), None, "nowhere"),
+        (traced(sink={"there": False, "where": "a > 1"}), None, "what Postgres has is in the log"),
         (traced(sink={"position": 499}), "search", "an older version"),
-        (traced(sink={"position": 3, "joined": True}), None, "nowhere"),
+        (traced(sink={"position": 3, "joined": True}), None, "what Postgres has is in the log"),
         (traced(source={"there": False}, log={"deleted": True}), "search", "still has a document"),
-        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "nowhere"),
+        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "what Postgres has is"),
         (nothing(), None, "there is no such row, and the log has no record of one"),
         (nothing(near=["4711"]), None, "record of one; did you mean 4711?"),
         (nothing(not_a_key="x is not a bigint"), None, "x is not a bigint"),
@@ -323,7 +321,7 @@ def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]
         (nothing({"there": True}, whole=False), None, "may be an older one; documents of it are in search: `headwater"),
         (traced({"error": "away", "there": None}, {"there": False}), None, "(away); the log has no record of it"),
         (traced({"error": "away"}, {"there": False, "whole": False}), None, "(away); no record was found in the part"),
-        (traced(sink={"view": None}), None, "nowhere"),
+        (traced(sink={"view": None}), None, "what Postgres has is in the log"),
         (traced(sink={"view": None, "part_of": ["b", "a"]}), None, "documents of a, b show it too, and are"),
     ],
 )  # fmt: skip

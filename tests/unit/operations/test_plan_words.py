@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from cdc.catalogue import Catalogue
 from connectors.actions import Action
+from connectors.apply import Result
+from console.cli.apply import command as apply_command
 from console.cli.plan import DIFFERENCES, command, show_migration
 from operations.edits.changes import Changes
 from operations.edits.pending import under_way
@@ -21,6 +25,8 @@ NEEDED = {"sink": "search", "generation": 1, "because": ["views.card changed"], 
 SEARCH: dict[str, Any] = {**NEEDED, "gone_back_from": None, "bytes": None, "row_store_bytes": None}
 BACK = Changes(gone_back={"search": 2})
 REBUILT = Changes(rebuilt={"search": ["views.card changed"]})
+RESTART = Changes(restart=("policy.truncate",))
+AGAIN = "run must be started again for policy.truncate: until then it goes on with the old file"
 TABLE = Action("publication", "p", "add public.new")
 
 
@@ -31,7 +37,7 @@ TABLE = Action("publication", "p", "add public.new")
         (
             Plan("p", [], [SEARCH], [], REBUILT),
             ["`run` builds it once the file is applied"],
-            "1 changes; `headwater apply f` makes them",
+            "1 change; `headwater apply f` makes it",
         ),
         (Plan("p", [], [SEARCH], [], REBUILT, {"search"}), ["`run` is building it"], ""),
         (
@@ -44,12 +50,15 @@ TABLE = Action("publication", "p", "add public.new")
             ["`run` builds it once the file is applied", "run takes up sink more"],
             "3 changes; `headwater apply f` makes them",
         ),
-        (Plan("p", [TABLE], [], [], Changes()), [], "1 changes; `headwater apply f` makes them"),
+        (Plan("p", [TABLE], [], [], Changes()), [], "1 change; `headwater apply f` makes it"),
         (
             Plan("p", [TABLE], [], [], Changes(), (), {"public.new"}),
             [],
-            "1 changes; `run` is making them: it takes up public.new",
+            "1 change; `run` is making it: it takes up public.new",
         ),
+        # `plan` counted two, `apply` the one that it had made.
+        (Plan("p", [TABLE], [], [], RESTART), [AGAIN], "1 change; `headwater apply f` makes it"),
+        (Plan("p", [], [], [], RESTART), [AGAIN], "`headwater apply f` hands the file on"),
         (Plan("p", [], [], [], Changes(), (), {"public.new"}), [], "nothing to change"),
         (Plan("p", [], [], [], Changes(), evolving=[{"table": "public.new"}]), [], ""),
         (Plan("p", [], [], [], None, mending={"public.t": "was dropped and made again"}), [], ""),
@@ -91,3 +100,26 @@ def test_what_run_does_already(files: Files) -> None:
     assert under_way(pipeline) == ({"cache"}, {"public.new"})
     assert under_way(files.load(more=NEW)) == ({"cache"}, {"public.new"})
     assert under_way(files.load(column="title")) == (set(), set())  # it builds what the file of before says
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        (None, "1 change made"),
+        (RESTART, "1 change made"),
+        (Changes(added=("more", "other")), "1 change made, 2 handed to `run`"),
+    ],
+)
+def test_apply_counts_what_plan_has_counted(
+    files: Files, monkeypatch: pytest.MonkeyPatch, edits: Changes | None, said: str
+) -> None:
+    for name, answer in {
+        "operations.gate.refuse_wrong_views": None,
+        "operations.edits.pending.pending": edits,
+        "operations.edits.pending.let_go": [],
+        "operations.schema.migrations.let_through": None,
+        "connectors.apply.apply": Result([TABLE], Catalogue(), fresh=False),
+    }.items():
+        monkeypatch.setattr(name, lambda *_, answer=answer, **__: answer)
+    done = CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False)
+    assert done.output.splitlines()[-1] == said

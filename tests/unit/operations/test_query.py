@@ -179,6 +179,28 @@ def test_a_statement_tells_which_tables_it_names(duck: Duck) -> None:
     assert not checked(duck.connection, "SELECT 1").lists
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT count(*), max(at), sum(ms) FROM plays", 'quote the column: "at" '),
+        ('SELECT "größe", AT, offset FROM plays', 'quote the column: "at", "Offset" '),
+        ('SELECT max("at"), sum(ms FROM plays', None),  # it is quoted
+        ("SELECT sum(ms, FROM plays -- at", None),
+        ("SELECT max(time FROM plays", None),  # DuckDB takes it as a name
+    ],
+)
+def test_a_column_whose_name_is_a_word_of_duckdbs_is_to_be_quoted(duck: Duck, text: str, hint: str | None) -> None:
+    """Postgres takes `max(at)`; what to do was "correct the SQL"."""
+    with pytest.raises(QueryRefused) as refused:
+        checked(duck.connection, text, lambda: ["id", "at", "ms", "Offset", "time", "größe"])
+    assert hint in refused.value.fix if hint else refused.value.fix == "correct the SQL"
+
+
+def test_a_comment_before_a_statement_may_have_other_letters(duck: Duck) -> None:
+    """DuckDB counts bytes: `LECT is not run here`."""
+    assert checked(duck.connection, "-- größte\nSELECT 1").text == "-- größte\nSELECT 1"
+
+
 def test_a_name_that_is_not_there_is_looked_for_among_our_tables(duck: Duck) -> None:
     with pytest.raises(QueryRefused) as refused:
         duck.run("FROM Wheel", 10, 5.0, "wheels, dairy")

@@ -20,6 +20,7 @@ from operations import opened
 from operations.schema import migrations
 from operations.schema.act import Acted, act, owed_to
 from operations.schema.changed import in_words
+from operations.schema.decide import ALL_ROWS
 from operations.schema.mapped import read_mapped
 from operations.schema.stopped import is_former, still_to_do
 from operations.state.evolution import Evolution, Todo, allow, read_allowed, read_evolution, write_evolution
@@ -140,7 +141,7 @@ def test_what_a_target_can_not_hold_is_built_beside_and_the_old_one_goes_on_as_i
     assert (told["table"], told["rebuilding"], told["reading"]) == ("public.orders", ["search"], True)
     assert "column at changed from integer to bigint: rows of public.orders are read again, a new gen" in line(told)
     assert "until it is shown, what the former type can't hold is null" in line(told)
-    quiet = {**told, "what": ["the table is new"], "rebuilding": [], "reading": False}
+    quiet = {**told, "what": ["the table is new"], "rebuilding": [], "reading": False, "rows": None}
     assert line(quiet) == "evolving: table public.orders: the table is new"
 
 
@@ -711,6 +712,14 @@ def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:
     assert (todo.read, todo.sweep, todo.capture) == ("(tableoid IN (2, 3)) OR (false)", True, True)
     assert out.retake == set()
     assert done(pipeline, now, out.evolution).evolution == out.evolution
+    write_evolution(pipeline, "search", out.evolution)
+    (told,) = evolving(pipeline)  # it said that all rows of the table are
+    assert told["reading"] and told["rows"] == "rows of p2, p3 are read"
+    assert line(told).endswith("partition p1 is gone, partition p2 is gone: rows of p2, p3 are read")
+    write_evolution(pipeline, "search", replace(out.evolution, todo={"public.orders": replace(todo, read="false")}))
+    assert evolving(pipeline)[0]["rows"] == "rows that are gone are looked for"
+    write_evolution(pipeline, "cache", replace(out.evolution, todo={"public.orders": replace(todo, read=ALL_ROWS)}))
+    assert evolving(pipeline)[0]["rows"] == "rows of public.orders are read again"
 
 
 def test_a_partition_is_left_to_the_sinks_that_read_its_table_if_this_process_runs_one(tmp_path: Path) -> None:
@@ -737,6 +746,7 @@ def test_what_can_not_be_captured_says_what_to_do_and_is_not_told_to_be_read() -
         "table": "public.events",
         "what": ["partition events_3 was added"],
         "reading": True,
+        "rows": "rows of public.events are read again",
         "capturing": True,
         "rebuilding": [],
         "waits": False,

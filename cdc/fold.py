@@ -66,8 +66,8 @@ def folded(said: str, initial: str, kind: str, shape: Any, begin: str = "held") 
 
     Returns:
         an expression. ``state`` is bound by a ``transform`` of one element: Spark SQL has no ``let``. So is what the
-        step has made. (``validate_utf8`` outside of a lambda would have to go through Spark's optimizer before it is
-        made into code, and no plan of Folding.java's does.)
+        step has made. (Step.java replaces what has to be, as ``validate_utf8``: no plan of a fold goes through Spark's
+        optimizer.)
     """
     begun = f"coalesce(held, CAST({initial} AS {kind}))"
     stepped = f"element_at(transform(array({begun}), state -> CAST(({said}) AS {kind})), 1)"

@@ -69,12 +69,10 @@ class Plan:
 
     def closing(self, file: str) -> str:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
-        later = set(self.edits.rebuilt) - set(self.building) if self.edits is not None else set[str]()
-        asked = len(self.asked()) + len(later & {one["sink"] for one in self.sinks})
-        if self.edits is not None and self.edits.restart:
-            if not self.actions:
-                return f"`headwater apply {file}` hands the file on"
-            asked = 0  # that `run` must be started again is a line, and no change that `apply` makes
+        # That `run` must be started again is a line, and no change that `apply` makes.
+        asked = 0 if self.edits is None else self.edits.taken(self.building)
+        if self.edits is not None and self.edits.restart and not self.actions:
+            return f"`headwater apply {file}` hands the file on"
         them = "it" if len(self.actions) + asked == 1 else "them"
         if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`
             taken, more = sorted(self.capturing)[:NAMED], ", …" if len(self.capturing) > NAMED else ""

@@ -42,7 +42,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from connectors.snapshot import wait_snapshot
     from console.cli.shared.show_action import Actions
     from console.cli.shared.snapshot_bars import SnapshotView
-    from operations.edits.pending import let_go, pending, told
+    from operations.edits.pending import let_go, pending, told, under_way
     from operations.gate import refuse_wrong_views
     from operations.schema.migrations import let_through
     from operations.state.accepted import hand_over, text_of
@@ -51,7 +51,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     pipeline = loads(data, str(file))
     with saying_why():
         refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
-        edits, removed = pending(pipeline), let_go(pipeline)
+        edits, removed, (building, _) = pending(pipeline), let_go(pipeline), under_way(pipeline)
     if removed and not yes:
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     with saying_why(), Actions(done=True) as shown:
@@ -63,7 +63,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         for line in taken:
             click.echo(line)
         if result.actions:
-            handed = len(taken) if edits is not None and not edits.restart else 0
+            handed = 0 if edits is None else edits.taken(building)
             click.echo(f"{counted(result.actions)} made" + (f", {handed:,} handed to `run`" if handed else ""))
         elif not taken:
             click.echo("nothing to change")

@@ -60,6 +60,11 @@ public final class Folding {
             new Folder(step), OutputMode.Update(), Encoders.row(kept), Encoders.row(out), GroupStateTimeout.NoTimeout());
   }
 
+  /** That a step's own texts are held against UTF-8; an older jar dies of that function, and lacks this. */
+  public static boolean texts() {
+    return true;
+  }
+
   /** What happens to one key in one batch. */
   private static final class Folder implements FlatMapGroupsWithStateFunction<String, Row, Row, Row> {
     private static final int AGAIN = OWN.length;
@@ -100,7 +105,7 @@ public final class Folding {
       if (failed == null) {
         try {
           after = step.apply(before.getStruct(2), events);
-        } catch (RuntimeException error) {
+        } catch (Exception error) { // Scala's checked ones, too: SparkException says what can't be evaluated
           failed = String.valueOf(error.getMessage()).lines().findFirst().orElse("");
         }
       }

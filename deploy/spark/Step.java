@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.package$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
+import org.apache.spark.sql.catalyst.optimizer.RewriteWithExpression$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.types.StructType;
@@ -38,9 +39,10 @@ final class Step implements Serializable {
 
   /** The only column of a frame, which selects it from {@code held} and {@code events}. */
   static Step of(Dataset<Row> frame) {
-    // Functions that stand for others, as nvl and validate_utf8 do, refuse to be evaluated: the optimizer, which replaces
-    // them, never sees this plan.
-    Project project = (Project) ReplaceExpressions$.MODULE$.apply(frame.queryExecution().analyzed());
+    // Functions that stand for others, as nvl and validate_utf8 do, refuse to be evaluated, and so does what nullif and
+    // BETWEEN become then: the optimizer, which replaces them, never sees this plan.
+    LogicalPlan analyzed = frame.queryExecution().analyzed();
+    Project project = (Project) RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
     Expression named = (Expression) project.projectList().head();
     Expression said = named instanceof Alias ? ((Alias) named).child() : named;
     LogicalPlan below = project.child();

@@ -72,6 +72,11 @@ class Changes:
             "restart": list(self.restart),
         }
 
+    def taken(self, building: Collection[str] = ()) -> int:
+        """How many things that process does for the file, besides what it builds already."""
+        own = (self.added, self.removed, self.widened, self.to_dict()["reopened"])
+        return 0 if self.restart else sum(map(len, own)) + len(self.rebuilt.keys() - set(building))
+
     def lines(self, told: Collection[str] = ()) -> list[str]:
         """What will become of the file in that process, a line each; ``told``: sinks whose rebuild was told already."""
         if self.restart:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import QueryRefused
@@ -32,6 +34,8 @@ _FUNCTIONS = re.compile(
     r"|pg_timezone_names"
 )
 _ABSENT = re.compile(r"Table with name (?P<name>\S+) does not exist!\n(?P<hint>Did you mean [^\n]*\n)?")
+# Words of a statement that may be columns: each more doubles how often it is parsed.
+MOST_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -91,20 +95,23 @@ def checked(
 
 
 def _reserved(connection: duckdb.DuckDBPyConnection, text: str, columns: Collection[str]) -> list[str]:
-    """Columns that a statement names without quotes, and that are words of DuckDB's own there."""
+    """Columns that a statement names without quotes, and that are words of DuckDB's own there: with quotes around them
+    it can be read. None where that does not mend it."""
     import duckdb
 
-    known = {name.casefold(): name for name in columns}
+    known, whole = {name.casefold(): name for name in columns}, text.encode()
     starts = [at for at, kind in duckdb.tokenize(text) if kind == duckdb.token_type.keyword]
-    words = (re.match(r"\w+", _from(text, at)) for at in starts)
-    found = list[str]()
-    for name in dict.fromkeys(known.get(word[0].casefold(), "") for word in words if word):
-        try:
-            if name:
-                connection.extract_statements(f"SELECT {name}, 1")
-        except duckdb.ParserException:
-            found.append(name)
-    return found
+    words = ((at, re.match(r"\w+", _from(text, at))) for at in starts)
+    places = [(at, word[0]) for at, word in words if word and word[0].casefold() in known][:MOST_WORDS]
+    # The fewest that do: of a column `from` not each FROM.
+    for tried in (one for size in range(1, len(places) + 1) for one in combinations(places, size)):
+        quoted = whole
+        for at, word in reversed(tried):
+            quoted = quoted[:at] + f'"{known[word.casefold()]}"'.encode() + quoted[at + len(word.encode()) :]
+        with suppress(duckdb.Error):
+            connection.extract_statements(quoted.decode())
+            return list(dict.fromkeys(known[word.casefold()] for _, word in tried))
+    return []
 
 
 def _first_word(text: str) -> str:

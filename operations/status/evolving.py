@@ -58,7 +58,8 @@ def _rows(table: str, todos: Sequence[Todo]) -> str | None:
     if not any("tableoid" in read for read in reads):
         return "rows that are gone are looked for"
     said = (_COME.fullmatch(words) for todo in todos for words in todo.what)
-    return f"rows of {', '.join(dict.fromkeys(one[1] for one in said if one))} are read"
+    names = ", ".join(dict.fromkeys(one[1] for one in said if one))
+    return f"rows of {names or f'partitions of {table} that came'} are read"  # another change's words may stand there
 
 
 def _of(progress: Sequence[Progress], table: str, rebuilding: Sequence[str]) -> str | None:

@@ -134,7 +134,8 @@ def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any]
 
 
 def judged_apart(pipeline: Pipeline, only: Sequence[str] = ()) -> tuple[Judgement, dict[str, Judgement]]:
-    """Judge the source, and each sink for itself: one whose state can't be read is failed, and hides no other.
+    """Judge the source, and each sink for itself: one whose state can't be read is failed, and hides no other. What is
+    behind says how old it is.
 
     Args:
         pipeline: the loaded file.
@@ -154,7 +155,11 @@ def judged_apart(pipeline: Pipeline, only: Sequence[str] = ()) -> tuple[Judgemen
         return judge_source(facts)
 
     def of_sink(name: str) -> Judgement:
-        return _sink(pipeline, name, source, now, facts.watched).judged
+        report = _sink(pipeline, name, source, now, facts.watched)
+        if report.judged.judgement != "behind" or report.age is None:
+            return report.judged
+        # Nothing stands beside it there.
+        return replace(report.judged, cause=f"{report.judged.cause}; what readers see is {report.age:,.0f} s old")
 
     source = _or_failed(of_source)
     return source, {name: _or_failed(partial(of_sink, name)) for name in chosen_sinks(pipeline, only)}

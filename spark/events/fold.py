@@ -25,6 +25,7 @@ from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
 from cdc.types.plain import plain_values
+from cdc.utf8 import whole
 from cdc.view import merge_fields
 from spark.arrow import map_in_arrow
 from spark.events.kept import Open, Told, documents_of
@@ -154,10 +155,13 @@ def fold(spark: SparkSession, events: DataFrame, view: FoldView) -> DataFrame:
     given = events.select(*own, F.col(AGAIN).alias("again"), row)
     jvm: Any = spark._jvm
     try:
-        made = jvm.headwater.spark.Folding.fold(given._jdf, frame_of(spark, view)._jdf)
+        ours = jvm.headwater.spark.Folding
+        if whole("made", T.DataType.fromDDL(view.state_type).jsonValue()) != "made":
+            ours.texts()  # an older jar has none, and would die in each task instead of here
+        made = ours.fold(given._jdf, frame_of(spark, view)._jdf)
     except (Py4JError, TypeError) as error:
         raise ConfigError(
-            f"view {view.name}: Spark lacks {OWN_JAR}, which keeps an aggregate's state",
+            f"view {view.name}: Spark lacks {OWN_JAR}, which keeps an aggregate's state, or has an older one",
             fix=BUILD_OWN_JAR,
         ) from error
     return DataFrame(made, spark)

@@ -25,9 +25,10 @@ REQUIRED_JARS = (
 S3_JAR = "iceberg-aws-bundle"
 
 # Our own classes for Spark (deploy/spark), and of which sources this Headwater wants them: with an older jar all goes
-# on, without what was mended since. A test says the new one where a source has changed.
+# on, without what was mended since, but for views that say that they need the new one. A test says which sources those
+# are where one has changed.
 OWN_JAR = "headwater-spark.jar"
-OWN_SOURCES = "328431c0406e"
+OWN_SOURCES = "ddd30f4d7fa6"
 BUILD_OWN_JAR = f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"
 
 

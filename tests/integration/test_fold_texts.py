@@ -60,6 +60,11 @@ def test_a_state_fails_at_the_event_that_makes_such_a_text(told: Told) -> None:
     ) == ["{B}", FAILED, "NULL", FAILED]  # fmt: skip
 
 
+def test_functions_that_stand_for_others_are_replaced(told: Told) -> None:
+    inside = "element_at(transform(array(1), x -> nvl(x, 2)), 1)"
+    assert told("nvl(NULL, 1)", "nullif(2, 2)", "3 BETWEEN 1 AND 2", inside) == ["1", "NULL", "false", "1"]
+
+
 def test_bytes_beside_texts_are_let_be_and_the_texts_are_not(told: Told) -> None:
     well, ill = ("named_struct('s', 'x', 'b', event)", "named_struct('s', CAST(event AS string), 'b', event)")
     shown = f"hex(element_at(transform(array({of(BOTH, well, '41C1')}), one -> one.b), 1))"

@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
+import org.apache.spark.sql.catalyst.optimizer.RewriteWithExpression$;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -22,7 +23,8 @@ public final class SqlCheck {
     SQLConf.get().setConfString("spark.sql.codegen.factoryMode", "CODEGEN_ONLY");
     for (String said : Files.readAllLines(Path.of(args[0]))) {
       LogicalPlan parsed = CatalystSqlParser$.MODULE$.parsePlan("SELECT CAST(" + said + " AS string) AS v");
-      Project project = (Project) ReplaceExpressions$.MODULE$.apply(SimpleAnalyzer$.MODULE$.execute(parsed));
+      LogicalPlan analyzed = SimpleAnalyzer$.MODULE$.execute(parsed);
+      Project project = (Project) RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
       try {
         var made = UnsafeProjection.create(((Alias) project.projectList().head()).child()).apply(new GenericInternalRow(0));
         System.out.println(made.isNullAt(0) ? "NULL" : made.getUTF8String(0).toString());

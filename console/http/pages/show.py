@@ -18,7 +18,6 @@ from operations.generations.promotion import promotion_report
 from operations.jobs.job import told
 from operations.push.source import kept_views
 from operations.state.folder import register_of
-from operations.state.pausing import pause_of
 from operations.trace.report import trace_report
 
 # Without a key the page is the form alone.
@@ -56,9 +55,8 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
     streams = [name for keeper, name in kept_views(asked.pipeline) if keeper == sink]
     more: dict[str, Any] = {"name": sink, "sink": found, "jobs": jobs, "streams": streams}
     if part != "live":  # asked of the state folder: who has just pressed a button finds the other one
-        pipeline = asked.pipeline
-        more |= {"paused": pause_of(pipeline, sink) is not None}
-        more |= {"previous": bool(register_of(pipeline, sink).previous())}
+        stages = {one.stage for one in register_of(asked.pipeline, sink).entries()}
+        more |= {"previous": bool(stages & {"previous", "retiring"})}
     return page(request, template, pipeline=asked.pipeline.name, view=view, **more)
 
 

@@ -16,6 +16,7 @@ from cdc.records import history
 from cdc.records.change import Change, Op
 from cdc.records.debezium_json import WRITTEN, Decoder, transaction_of
 from cdc.records.history import COLUMNS
+from cdc.types import REFUSALS
 from cdc.types.arrow import arrow_of_spark
 from cdc.view import View
 from spark.reading.entries import OWN_TOMBSTONE, key_row
@@ -103,6 +104,8 @@ class HistoryDecoder:
                 change = self._decoder.decode(key, value, topic, partition, offset)
                 if change.op is Op.TRUNCATE or (change.op is Op.TOMBSTONE and self._own(key, offset)):
                     continue
+                if change.op is Op.TOMBSTONE and self._begins and not self._fits(change):
+                    continue
                 if change.op is not Op.TOMBSTONE and change.position - self._decoder.base < self._begins:
                     if change.op is Op.DELETE:
                         self._deleted[key or b""] = offset
@@ -136,6 +139,15 @@ class HistoryDecoder:
                 self._last[part] = behind.with_(self._last.get(part, behind))
                 rows += [self._row(one, b"") for one in changes]
         return _batch(self.view, rows)
+
+    def _fits(self, change: Change) -> bool:
+        """Whether a row with a tombstone's key may be in a history that began anew: under a key of another type, of
+        which compaction has left the tombstone alone, it ends what no table here has held."""
+        try:
+            key_row(self.view, change)
+        except REFUSALS:
+            return False
+        return True
 
     def _own(self, key: bytes | None, offset: int) -> bool:
         deleted = self._deleted.pop(key or b"", None)

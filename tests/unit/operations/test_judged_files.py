@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from contextlib import closing
@@ -27,7 +28,7 @@ from operations.state.folder import register_of
 from operations.state.losses import LossNote
 from operations.state.pausing import pause, resume
 from operations.status.alive import ailments
-from operations.status.facts import judged, sink_limit
+from operations.status.facts import judged, judged_apart, sink_limit
 from spark.disk.status import FlowStatus
 from tests.support.lone_cache import FILE
 from tests.support.metric_cases import pipeline as at_work
@@ -66,6 +67,8 @@ def test_the_age_grows_while_nobody_says_anything(pipeline: Pipeline) -> None:
     noted(pipeline, 31, at=30)
     report = judged(pipeline).sinks["cache"]
     assert (report.judged.judgement, 31 <= (report.age or 0) < 40) == ("behind", True)
+    cause = judged_apart(pipeline)[1]["cache"].cause or ""  # of which an alarm is made: nothing stands beside it
+    assert re.search(r"what readers see is 3\d s old", cause) and "old" not in str(report.judged.cause), cause
 
 
 def test_what_keeps_the_log_is_a_sinks_cause(pipeline: Pipeline) -> None:

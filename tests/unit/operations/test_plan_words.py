@@ -108,6 +108,8 @@ def test_what_run_does_already(files: Files) -> None:
         (None, "1 change made"),
         (RESTART, "1 change made"),
         (Changes(added=("more", "other")), "1 change made, 2 handed to `run`"),
+        (Changes(gone_back={"cache": 2}), "1 change made"),
+        (Changes(rebuilt={"cache": ["view"], "other": ["view"]}), "1 change made, 1 handed to `run`"),
     ],
 )
 def test_apply_counts_what_plan_has_counted(
@@ -117,9 +119,14 @@ def test_apply_counts_what_plan_has_counted(
         "operations.gate.refuse_wrong_views": None,
         "operations.edits.pending.pending": edits,
         "operations.edits.pending.let_go": [],
+        "operations.edits.pending.under_way": ({"cache"}, set()),
         "operations.schema.migrations.let_through": None,
         "connectors.apply.apply": Result([TABLE], Catalogue(), fresh=False),
     }.items():
         monkeypatch.setattr(name, lambda *_, answer=answer, **__: answer)
     done = CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False)
     assert done.output.splitlines()[-1] == said
+    planned = Plan("p", [TABLE], [], [], edits, {"cache"}).closing("f")
+    assert planned.startswith(
+        "2 changes;" if "1 handed" in said else "3 changes;" if "2 handed" in said else "1 change;"
+    )

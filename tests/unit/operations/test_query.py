@@ -187,12 +187,13 @@ def test_a_statement_tells_which_tables_it_names(duck: Duck) -> None:
         ('SELECT max("at"), sum(ms FROM plays', None),  # it is quoted
         ("SELECT sum(ms, FROM plays -- at", None),
         ("SELECT max(time FROM plays", None),  # DuckDB takes it as a name
+        ("SELECT CASE WHEN id = 1 THEN 2 END sum( FROM plays", None),  # what is wrong is not there
     ],
 )
 def test_a_column_whose_name_is_a_word_of_duckdbs_is_to_be_quoted(duck: Duck, text: str, hint: str | None) -> None:
     """Postgres takes `max(at)`; what to do was "correct the SQL"."""
     with pytest.raises(QueryRefused) as refused:
-        checked(duck.connection, text, lambda: ["id", "at", "ms", "Offset", "time", "größe"])
+        checked(duck.connection, text, lambda: ["id", "at", "ms", "Offset", "time", "größe", "end", "from"])
     assert hint in refused.value.fix if hint else refused.value.fix == "correct the SQL"
 
 

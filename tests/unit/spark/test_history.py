@@ -196,6 +196,16 @@ def test_a_tombstone_whose_delete_was_compacted_away_is_a_delete() -> None:
     assert [(one["id"], one[OP], one[AFTER]) for one in found][-1] == (1, "delete", 55)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_bare_tombstone_under_a_key_of_another_type_ends_nothing(before: bool) -> None:
+    """Compaction had left it alone of a row that was deleted before the key's type was changed: nothing was written of
+    any table of the sink, at each start again."""
+    old = (orjson.dumps({"id": "abc"}), None)
+    row = event(1, "a", 150, "c")
+    found = rows(*((old, row) if before else (row, old)), begins=100)
+    assert [one["id"] for one in found] == [1]
+
+
 def test_a_tombstone_that_a_slice_begins_with_is_behind_what_its_row_was() -> None:
     key, _ = event(1, "a", 1)
     known = [Event(1, "insert", 40, 35, 0, 0, "a")]

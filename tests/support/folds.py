@@ -55,8 +55,8 @@ OUTBOX = Table(
 )
 INITIAL = "named_struct('n', 0, 'total', cast(0 as decimal(20,2)), 'words', array(cast(null as string)))"
 STEP = (
-    "CASE WHEN event.type = 'ended' THEN NULL ELSE named_struct('n', nvl(nullif(state.n, -1), 0) + 1, 'total', state.total + "
-    "cast(get_json_object(event.payload, '$.amount') as decimal(12,2)), 'words', "
+    "CASE WHEN event.type = 'ended' THEN NULL ELSE named_struct('n', nvl(nullif(state.n, -1), 0) + 1, 'total', "
+    "state.total + cast(get_json_object(event.payload, '$.amount') as decimal(12,2)), 'words', "
     "slice(concat(state.words, array(event.type)), greatest(size(state.words) - 1, 1), 3)) END"
 )
 SECONDS = 240.0

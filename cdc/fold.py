@@ -15,7 +15,7 @@ from cdc.join.expressions import quoted
 from cdc.keys import document_id
 from cdc.records.change import Change
 from cdc.stateful import StatefulView
-from cdc.utf8 import whole
+from cdc.utf8 import has_text, whole
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,6 @@ def folded(said: str, initial: str, kind: str, shape: Any, begin: str = "held") 
     """
     begun = f"coalesce(held, CAST({initial} AS {kind}))"
     stepped = f"element_at(transform(array({begun}), state -> CAST(({said}) AS {kind})), 1)"
-    checked = whole("made", shape)
-    if checked != "made":
-        stepped = f"element_at(transform(array({stepped}), made -> {checked}), 1)"
+    if has_text(shape):
+        stepped = f"element_at(transform(array({stepped}), made -> {whole('made', shape)}), 1)"
     return f"aggregate(events, {begin}, (held, event) -> {stepped})"

@@ -14,6 +14,16 @@ from cdc.join.expressions import quoted
 _SIDES = ("key", "value")
 
 
+def has_text(kind: Any) -> bool:
+    """Whether there is a text in a value of a type (its ``jsonValue``). Pure."""
+    return any(map(_is_text, _plain(kind)))
+
+
+def has_bytes(kind: Any) -> bool:
+    """Whether there are bytes in one: its cast to a string holds them, too. Pure."""
+    return "binary" in _plain(kind)
+
+
 def whole(said: str, kind: Any) -> str:
     """Spark SQL of the same value, which fails where a text in it is not UTF-8. Pure.
 
@@ -29,10 +39,9 @@ def whole(said: str, kind: Any) -> str:
 
 def _texts(said: str, kind: Any, depth: int) -> str:
     """Spark SQL of a value without the bytes beside its texts, which its cast would hold, too; "" if it has no text."""
-    plain = list(_plain(kind))
-    if not any(map(_is_text, plain)):
+    if not has_text(kind):
         return ""
-    if "binary" not in plain:
+    if not has_bytes(kind):
         return said
     if kind["type"] == "array":
         one = f"__text{depth}"

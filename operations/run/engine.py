@@ -328,9 +328,9 @@ def warn_outdated(pipeline: Pipeline, builds: Sequence[Opened]) -> list[str]:
     said: list[str] = []
     for build in builds:
         number, started = build.generation.number, build.definition is None
-        living = started and number == register_of(pipeline, build.sink).living()
-        if living and (differs := outdated(pipeline, build.generation)):
-            left = gone_back_from(pipeline, register_of(pipeline, build.sink))
+        register = register_of(pipeline, build.sink)
+        if started and number == register.living() and (differs := outdated(pipeline, build.generation)):
+            left = gone_back_from(pipeline, register)
             anew = f"`headwater rebuild FILE {build.sink}` makes a new generation"
             text = (
                 f"sink {build.sink} goes on as generation {number} was defined; the file differs "

@@ -25,7 +25,7 @@ from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
 from cdc.types.plain import plain_values
-from cdc.utf8 import whole
+from cdc.utf8 import has_text
 from cdc.view import merge_fields
 from spark.arrow import map_in_arrow
 from spark.events.kept import Open, Told, documents_of
@@ -156,7 +156,7 @@ def fold(spark: SparkSession, events: DataFrame, view: FoldView) -> DataFrame:
     jvm: Any = spark._jvm
     try:
         ours = jvm.headwater.spark.Folding
-        if whole("made", T.DataType.fromDDL(view.state_type).jsonValue()) != "made":
+        if has_text(T.DataType.fromDDL(view.state_type).jsonValue()):
             ours.texts()  # an older jar has none, and would die in each task instead of here
         made = ours.fold(given._jdf, frame_of(spark, view)._jdf)
     except (Py4JError, TypeError) as error:

@@ -7,7 +7,6 @@ everywhere else. docs/decisions/expressions.md says why this and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 
 from pyspark import SparkContext
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from cdc.join.expressions import mentions, quoted
+from cdc.utf8 import has_bytes, has_text
 from cdc.view import View
 from spark.reading.computed import FAILED, SEEN_CHARS, VALUE, WHERE, expressions_of
 
@@ -54,7 +54,7 @@ def with_computed(frame: DataFrame, view: View, present: Column) -> DataFrame:
     tried = [guarded(F.expr(text), present).alias(_GUARDED + name) for name, (_, text) in said.items()]
     kinds, own = frame.select(*(F.expr(text) for _, text in said.values())).schema, frame.columns
     bad = {
-        name: _is_bad(name, texts=has_text(kind.dataType) and text not in own)
+        name: _is_bad(name, texts=told_by_cast(kind.dataType) and text not in own)
         for (name, (_, text)), kind in zip(said.items(), kinds, strict=True)
     }
     any_bad = reduce(Column.__or__, bad.values())
@@ -67,26 +67,13 @@ def with_computed(frame: DataFrame, view: View, present: Column) -> DataFrame:
     return frame.select("*", *tried).select(*kept, *values, F.when(present & any_bad, told).alias(FAILED))
 
 
-def has_text(kind: T.DataType) -> bool:
+def told_by_cast(kind: T.DataType) -> bool:
     """Whether a cast to a string tells if the texts in a value are UTF-8: it has some, and no bytes beside them. Pure.
 
     A value that has both is left to ``cdc.types.plain``.
     """
-    plain = list(_plain_types(kind))
-    return any(isinstance(one, T.StringType) for one in plain) and T.BinaryType() not in plain
-
-
-def _plain_types(kind: T.DataType) -> Iterator[T.DataType]:
-    if isinstance(kind, T.ArrayType):
-        yield from _plain_types(kind.elementType)
-    elif isinstance(kind, T.MapType):
-        yield from _plain_types(kind.keyType)
-        yield from _plain_types(kind.valueType)
-    elif isinstance(kind, T.StructType):
-        for field in kind.fields:
-            yield from _plain_types(field.dataType)
-    else:
-        yield kind
+    said = kind.jsonValue()
+    return has_text(said) and not has_bytes(said)
 
 
 def _is_bad(name: str, *, texts: bool) -> Column:

@@ -15,7 +15,7 @@ from cdc.view import View
 from spark.join.records import COMPUTED, RecordReader
 from spark.reading.computed import FAILED, FIELD
 from spark.reading.entries import Entry
-from spark.reading.guard import has_text
+from spark.reading.guard import told_by_cast
 from spark.reading.spec import FlowSpec
 from spark.write import OWN, from_arrow
 from truth.spark_sql import FAILED as FAILED_THERE
@@ -103,4 +103,4 @@ def test_a_row_adds_nothing_to_an_aggregate_of_it() -> None:
     ],
 )
 def test_spark_itself_judges_what_a_cast_to_a_string_tells(kind: T.DataType, judged: bool) -> None:
-    assert has_text(kind) is judged
+    assert told_by_cast(kind) is judged

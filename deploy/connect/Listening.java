@@ -10,19 +10,21 @@ import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 
-/** Debezium's connection to the slot; what comes through its stream is told to {@link Arrivals}. */
+/** Debezium's connection to the slot; what comes through its stream is told to {@link Arrivals} and {@link Given}. */
 final class Listening implements ReplicationConnection {
     // Looks in a row that may find nothing before there is a pause: in a load the next message is on its way.
     private static final int AT_ONCE = 5;
 
     private final ReplicationConnection connection;
     private final Arrivals arrivals;
+    private final Given given;
     private final long pause;
 
     /** @param pause milliseconds between two looks that found nothing */
-    Listening(ReplicationConnection connection, Arrivals arrivals, long pause) {
+    Listening(ReplicationConnection connection, Arrivals arrivals, Given given, long pause) {
         this.connection = connection;
         this.arrivals = arrivals;
+        this.given = given;
         this.pause = pause;
     }
 
@@ -72,13 +74,13 @@ final class Listening implements ReplicationConnection {
 
         @Override
         public void read(ReplicationMessageProcessor processor) throws SQLException, InterruptedException {
-            stream.read(processor);
+            stream.read(noted(processor));
             arrivals.tell();
         }
 
         @Override
         public boolean readPending(ReplicationMessageProcessor processor) throws SQLException, InterruptedException {
-            boolean found = stream.readPending(processor);
+            boolean found = stream.readPending(noted(processor));
             if (found) {
                 empty = 0;
                 arrivals.tell();
@@ -86,6 +88,13 @@ final class Listening implements ReplicationConnection {
                 TimeUnit.MILLISECONDS.sleep(pause);
             }
             return found;
+        }
+
+        private ReplicationMessageProcessor noted(ReplicationMessageProcessor processor) {
+            return message -> {
+                given.note(message);
+                processor.process(message);
+            };
         }
 
         @Override

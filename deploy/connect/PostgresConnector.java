@@ -33,6 +33,8 @@ import org.apache.kafka.connect.source.SourceRecord;
  * <p>Of what was left, four fifths were Debezium's queue. Whoever polls it waits for the whole interval even if a record
  * lies there, in whole milliseconds, and from the last whole one on it spins until the clock shows the next. So the
  * queue's interval is as short as can be, and the queue is asked when Postgres has sent something.
+ *
+ * <p>And tables are read again by {@link Chunks}.
  */
 public final class PostgresConnector extends io.debezium.connector.postgresql.PostgresConnector {
     @Override
@@ -53,6 +55,7 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
         private static final long LATE_NANOS = 700_000, MILLI_NANOS = 1_000_000;
 
         private final Arrivals arrivals = new Arrivals();
+        private final Given given = new Given();
         private int largest = Integer.MAX_VALUE;
         private long pause;
         // How many records the last answer had; and when Connect had handed on the last one with any.
@@ -60,7 +63,7 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
         private long last = System.nanoTime() - BUSY_NANOS;
         // Both are called by the task's thread; without exactly-once commit() is called by another one, and may then
         // find an answer that is not stored yet: what it holds is confirmed after the next records instead.
-        private volatile boolean given;
+        private volatile boolean handed;
 
         @Override
         public CdcSourceTaskContext<PostgresConnectorConfig> preStart(Configuration config) {
@@ -82,7 +85,8 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
         @Override
         protected ReplicationConnection buildReplicationConnection(
                 PostgresConnection connection, PostgresSchema schema, PostgresConnectorConfig config) throws SQLException {
-            return new Listening(super.buildReplicationConnection(connection, schema, config), arrivals, pause);
+            config.getBeanRegistry().add(ChunksProvider.GIVEN, given);
+            return new Listening(super.buildReplicationConnection(connection, schema, config), arrivals, given, pause);
         }
 
         @Override
@@ -99,14 +103,14 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
             LockSupport.parkNanos(LATE_NANOS - Instant.now().getNano() % MILLI_NANOS);
             List<SourceRecord> records = super.doPoll();
             found = records == null ? 0 : records.size();
-            given |= found > 0;
+            handed |= found > 0;
             return records;
         }
 
         @Override
         public void commit() throws InterruptedException {
-            if (given) {
-                given = false;
+            if (handed) {
+                handed = false;
                 super.commit();
             }
         }

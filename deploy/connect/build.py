@@ -23,7 +23,12 @@ CLASSES = {
     "headwater-outbox": ("OutboxRouter", "org.apache.kafka.connect.transforms.Transformation"),
 }
 # A jar's name -> more Java files in it.
-MORE = {"headwater-outbox": ("OutboxMessage",), "headwater-postgres": ("Arrivals", "Listening")}
+MORE = {
+    "headwater-outbox": ("OutboxMessage",),
+    "headwater-postgres": ("Arrivals", "Chunks", "ChunksProvider", "Given", "Listening"),
+}
+# A jar's name -> more service files in it: an interface of Debezium's -> the class that Debezium finds by it.
+SERVICES = {"headwater-postgres": {"io.debezium.pipeline.signal.actions.SignalActionProvider": "ChunksProvider"}}
 
 
 def sources(name: str) -> list[Path]:
@@ -38,7 +43,8 @@ def sources(name: str) -> list[Path]:
 def build(name: str, javac: str, jars: Sequence[Path], target: Path) -> None:
     """Compile and pack, against Connect's API and what the class stands on; raises as ``compiled.build``."""
     java, interface = CLASSES[name]
-    compiled.build(javac, sources(name), jars, target, {interface: f"headwater.connect.{java}"})
+    services = {interface: java, **SERVICES.get(name, {})}
+    compiled.build(javac, sources(name), jars, target, {of: f"headwater.connect.{one}" for of, one in services.items()})
 
 
 if __name__ == "__main__":

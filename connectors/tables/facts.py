@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from connectors.postgres import Connection, explained, unless_locked
@@ -149,8 +149,3 @@ def read_written(connection: Connection, tables: Iterable[str]) -> dict[str, tup
     with explained("reading the columns' defaults"):
         found = unless_locked(connection, WRITTEN, [sorted(tables)])
     return {str(table): tuple(columns) for table, columns in found}
-
-
-def generated_columns(facts: Collection[TableFacts]) -> list[str]:
-    """``schema.table.column`` of every generated column."""
-    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)

@@ -28,8 +28,8 @@ from operations.as_of import begun
 from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
-from operations.as_of.seen import Frontier
 from operations.as_of.reads import Reads, reads_of, refuse_early, refuse_unread, refuse_unread_moment
+from operations.as_of.seen import Frontier
 from operations.gate import wrong_in_file
 from operations.run import history as run_history
 from operations.state.history import root_tables, topics_read

@@ -16,6 +16,8 @@ from connectors.database.visibility import Visible
 from operations.holding import Holds
 from operations.records import newest as log
 from operations.records.newest import Record, newest_transactions
+from operations.verify.buckets import Keys
+from operations.verify.comparison import marked
 from operations.verify.repair import repair, warehouse, work
 from operations.verify.repair.work import Refused, Repair
 from sinks.contract import WRITTEN, Answer, Item
@@ -91,6 +93,22 @@ def test_nothing_is_asked_of_the_sink_where_all_of_a_page_moves(monkeypatch: pyt
     monkeypatch.setattr(Repair, "sink", shelf)
     repair._rows(work_on(Visible(100, frozenset({8}))), {"2": "extra", "4": "changed"})
     assert shelf.written == {}
+
+
+def test_a_repair_goes_by_what_was_seen_when_the_keys_were_called_different(
+    monkeypatch: pytest.MonkeyPatch, work_on: Any, tmp_path: Path
+) -> None:
+    shelf, keys = Shelf(), Keys(tmp_path / "keys")
+    for key in BY:
+        keys.add(marked("extra", key))
+    keys.flush()
+    monkeypatch.setattr(Repair, "sink", shelf)
+    monkeypatch.setattr(repair, "work_of", lambda *_: work_on(None))
+    monkeypatch.setattr(repair, "refuse_paused", lambda *_: None)
+    build: Any = SimpleNamespace(sink="s", warehouse=None, pipeline=PIPELINE)
+    settler: Any = SimpleNamespace(view=VIEW, holding=None, seen=Visible(100, frozenset({8, 9})))
+    repair.repair(build, cast(Any, None), settler, keys, cast(Any, None), caught_up=True)
+    assert shelf.written == {"1": None, "3": None}
 
 
 def test_the_transaction_of_the_newest_record_is_told_also_of_a_delete(monkeypatch: pytest.MonkeyPatch) -> None:

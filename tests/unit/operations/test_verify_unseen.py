@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,14 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
 from cdc.view import View
 from connectors.database.visibility import Visible
 from operations.holding import Holds
 from operations.records import newest as log
 from operations.records.newest import Record, newest_transactions
+from operations.verify import looks
 from operations.verify.buckets import Keys
 from operations.verify.comparison import marked
 from operations.verify.repair import repair, warehouse, work
@@ -128,3 +132,14 @@ def test_the_transaction_of_the_newest_record_is_told_also_of_a_delete(monkeypat
     assert found == {"1": 6, "2": 8, "3": None}
     other = replace(VIEW, table=replace(TABLE, columns=(replace(TABLE.columns[0], base_type="uuid"), TABLE.columns[1])))
     assert newest_transactions(PIPELINE, other, ["1", "2", "3"]) == found, "keys that are not told by their bytes"
+
+
+def test_postgres_is_asked_what_can_be_seen_where_a_view_is_the_rows_of_one_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Visible(100, frozenset({8}))
+    monkeypatch.setattr(looks, "connect", lambda _: nullcontext())
+    monkeypatch.setattr(looks, "read_visible", lambda *_: seen)
+    holding: Any = SimpleNamespace(opened=SimpleNamespace(pipeline=PIPELINE))
+    joined = JoinedView("t", TABLE, ("id",), (("id", "id"),), root=Node("t", "root", TABLE))
+    assert [looks.visible_now(holding, view) for view in (VIEW, joined)] == [seen, None]

@@ -8,6 +8,9 @@ When there are any, the connector is stopped, what has arrived since is taken in
 only then can no re-insert be overtaken by our tombstone. Changes that Postgres has and the connector has not read yet
 come later, with higher positions, and win.
 
+A row whose newest record is of a transaction that can't be seen yet is absent, and alive: it is left alone
+(``database/visibility.py``).
+
 Memory is bounded: keys go to files by their hash, and one file is looked at at a time.
 """
 
@@ -26,13 +29,14 @@ from cdc.catalogue import Table
 from cdc.errors import KafkaError, SourceError
 from cdc.log.records import records
 from cdc.outbox import is_outbox
-from cdc.records.debezium_json import WRITTEN, lsn_of
+from cdc.records.debezium_json import WRITTEN, lsn_of, transaction_of
 from cdc.scratch import scratch_folder
 from connectors.absent_keys import NO_SWEEP, KeyCheck
 from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
 from connectors.cut_snapshot import write_deletes
 from connectors.database.history import read_moment
+from connectors.database.visibility import read_visible
 from connectors.servers import Servers
 from connectors.tables.catalogue import read_catalogue
 
@@ -40,6 +44,7 @@ from connectors.tables.catalogue import read_catalogue
 BUCKET_KEYS = 100_000
 MAX_BUCKETS = 400  # open files
 DEAD = b"-"
+UNKNOWN = b""  # which transaction, of a row that was read
 Told = Callable[[str, int, int], None]
 
 
@@ -143,11 +148,15 @@ class Ghosts:
     def _deletes(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Partition, key and event of each ghost, a bucket at a time."""
         now_ms, here = int(time.time() * 1000), read_moment(self.source).wal_lsn
+        # After all records were read, and before the table is: of what can be seen now nothing is missed there.
+        visible = read_visible(self.check.connection)
         for bucket in range(self.buckets):
             suspects = self._alive([self._file("suspects", bucket)])
             alive = self._alive([self._file("suspects", bucket), self._file("since", bucket)])
-            for key in self.check.absent([key for key in suspects if key in alive]):
-                partition, at = alive[key].split(b"\t")
+            still = {key: alive[key].split(b"\t") for key in suspects if key in alive}
+            seen = [key for key, (*_, by) in still.items() if visible.has(None if by == UNKNOWN else int(by))]
+            for key in self.check.absent(seen):
+                partition, at, _ = still[key]
                 event = ghost_event(self.template, at.decode(), now_ms, here)
                 yield int(partition), key, self.encoding.dumps(event, self.like)
 
@@ -173,16 +182,17 @@ class Ghosts:
         told(self.table.qualified, done, done)  # compaction has taken some of those that the offsets count
 
     def _standing(self, message: Message) -> bytes:
-        """Where a living row's record stands; ``DEAD`` for a delete."""
-        value = message.value()
+        """Where a living row's record stands, or ``DEAD`` for a delete; and its transaction."""
+        value, dead = message.value(), DEAD + b"\t" + UNKNOWN
         if value is None:
-            return DEAD
+            return dead
         try:
             event = self.encoding.loads(value)
             if event["op"] == "d":
-                return DEAD
+                return dead
             self.template, self.like = event["source"], value
-            return standing(event["source"])
+            by = transaction_of(event["source"])
+            return standing(event["source"]) + b"\t" + (UNKNOWN if by is None else b"%d" % by)
         except (ValueError, KeyError, TypeError) as error:
             raise KafkaError(
                 f"record {message.topic()}/{message.partition()}/{message.offset()} is not an event: {error!r}",
@@ -191,18 +201,18 @@ class Ghosts:
             ) from error
 
     def _alive(self, files: Iterable[Path]) -> dict[bytes, bytes]:
-        """Key -> partition and standing of its newest record, of those keys that are not deleted."""
+        """Key -> partition, standing and transaction of its newest record, of those keys that are not deleted."""
         newest: dict[bytes, bytes] = {}
         for path in files:
             if not path.exists():
                 continue
             with path.open("rb") as lines:
                 for line in lines:
-                    place, at, key = line.rstrip(b"\n").split(b"\t", 2)
+                    place, at, by, key = line.rstrip(b"\n").split(b"\t", 3)
                     if at == DEAD:
                         newest.pop(key, None)
                     else:
-                        newest[key] = place + b"\t" + at
+                        newest[key] = b"\t".join((place, at, by))
         return newest
 
     def _file(self, kind: str, bucket: int) -> Path:

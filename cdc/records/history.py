@@ -37,6 +37,9 @@ DROPPED = "__dropped"
 # Of a version: from when to when it was the current one, and whether it still is.
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 READ, DELETED = "read", "delete"
+# A commit's time is taken before its record is put into the log, by less than this: of two commits that are further
+# apart the older one stands before the other.
+EARLY_US = 1_000_000
 WORDS: Mapping[Op, str] = {
     Op.READ: READ,
     Op.CREATE: "insert",

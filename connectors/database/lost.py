@@ -21,6 +21,7 @@ from uuid import UUID
 
 from psycopg import sql
 
+from cdc.records.history import EARLY_US
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
 
@@ -74,13 +75,14 @@ def note_whole(connection: Connection, names: Names, lsn: int) -> None:
     Raises:
         SourceError: Postgres refused (SourceUnavailable: transient).
     """
-    # A second less: a commit's moment is taken a little before its position. The position lies in the token: tokens of
-    # writes bear the greatest count (``write_tokens.py``), and databases that were applied before know no exception.
+    # The position lies in the token: tokens of writes bear the greatest count (``write_tokens.py``), and databases that
+    # were applied before know no exception.
     upsert = sql.SQL(
-        "INSERT INTO {} (runner, token, at) VALUES (%s, %s, now() - interval '1 second')"
+        "INSERT INTO {} (runner, token, at) VALUES (%s, %s, now() - make_interval(secs => %s))"
         " ON CONFLICT (runner) DO UPDATE SET token = excluded.token, at = excluded.at"
     )
-    _write(connection, names, "noting that the captured tables are whole", upsert, [WHOLE, UUID(int=lsn)])
+    values = [WHOLE, UUID(int=lsn), EARLY_US / 1_000_000]
+    _write(connection, names, "noting that the captured tables are whole", upsert, values)
 
 
 def note_missing(connection: Connection, names: Names) -> None:

@@ -157,9 +157,13 @@ def _fates(connection: Connection, transactions: Collection[int]) -> dict[int, F
 def beat(connection: Connection, names: Names) -> None:
     """Touch the heartbeat row, so that the slot moves past what was committed just before.
 
+    What it proves is what stands before it in the log, and no standby need have it for that: who waited for one that
+    does not answer would wait for ever, for Postgres bounds that by no timeout.
+
     Raises:
         SourceUnavailable: no answer (transient).
     """
     statement = sql.SQL("UPDATE {} SET beat = beat + 1, at = now() WHERE id = 1")
-    with explained("touching the heartbeat row"):
+    with explained("touching the heartbeat row"), connection.transaction():
+        connection.execute("SET LOCAL synchronous_commit = local")
         connection.execute(statement.format(names.identifier(names.heartbeat)))

@@ -2,6 +2,7 @@ package headwater.connect;
 
 import io.debezium.connector.postgresql.connection.ReplicationMessage;
 import io.debezium.jdbc.JdbcConnection;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
@@ -21,6 +22,9 @@ final class Given {
     private static final int KEPT = 1 << 16;
     // Nothing else is read from the log meanwhile; whoever has waited in vain looks again when more of it has been read.
     private static final long WAIT_MILLIS = 500, LOOK_MILLIS = 1;
+    // A snapshot names none that is newer than the last one that has ended. This one ends before it is asked for, is
+    // newer than all that were given, and writes nothing that a standby would be waited for with.
+    private static final String END_ONE = "SELECT pg_current_xact_id()";
     private static final String UNDER_WAY = "SELECT pg_snapshot_xip(pg_current_snapshot())::text::bigint";
     private static final long EPOCH = 0xFFFF_FFFFL;
     private static final Logger LOG = LoggerFactory.getLogger(Given.class);
@@ -40,36 +44,38 @@ final class Given {
     /**
      * Waits, for half a second at most, until what was given can be seen.
      *
-     * @param connection to the database; in no transaction of its own
+     * @param connection to the database; a transaction of its own is ended
      * @return false if it can't, or if nobody can tell: what is read now may be older than what was given
      */
     boolean settled(JdbcConnection connection) throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(WAIT_MILLIS);
-        while (true) {
-            Optional<Long> hidden;
-            try {
-                hidden = first(connection.queryAndMap(UNDER_WAY, rows -> {
-                    List<Long> found = new ArrayList<>();
-                    while (rows.next()) {
-                        found.add(rows.getLong(1) & EPOCH);
-                    }
-                    return found;
-                }));
-            } catch (SQLException error) {
-                LOG.warn("What is under way can't be asked for; asked again before the next rows are sent", error);
-                reconnect(connection);
-                return false;
+        try {
+            connection.execute(END_ONE);
+            while (true) {
+                Optional<Long> hidden = first(connection.queryAndMap(UNDER_WAY, Given::numbers));
+                if (hidden.isEmpty()) {
+                    return true;
+                }
+                if (System.nanoTime() > end) {
+                    LOG.warn("Transaction {} is in the log and can't be seen yet (does a synchronous standby answer?): "
+                            + "rows that are read now are not sent, and read again", hidden.get());
+                    return false;
+                }
+                TimeUnit.MILLISECONDS.sleep(LOOK_MILLIS);
             }
-            if (hidden.isEmpty()) {
-                return true;
-            }
-            if (System.nanoTime() > end) {
-                LOG.warn("Transaction {} is in the log and can't be seen yet (does a synchronous standby answer?): "
-                        + "rows that are read now are not sent, and read again", hidden.get());
-                return false;
-            }
-            TimeUnit.MILLISECONDS.sleep(LOOK_MILLIS);
+        } catch (SQLException error) {
+            LOG.warn("What is under way can't be asked for; asked again before the next rows are sent", error);
+            reconnect(connection);
+            return false;
         }
+    }
+
+    private static List<Long> numbers(ResultSet rows) throws SQLException {
+        List<Long> found = new ArrayList<>();
+        while (rows.next()) {
+            found.add(rows.getLong(1) & EPOCH);
+        }
+        return found;
     }
 
     private synchronized Optional<Long> first(List<Long> underWay) {

@@ -16,6 +16,7 @@ from cdc.history_names import HISTORY
 from cdc.pipeline import Pipeline
 from cdc.records.history import (
     AFTER,
+    EARLY_US,
     OFFSET,
     OP,
     PARTITION,
@@ -224,7 +225,8 @@ def _frontier(
         if clock is None or asked.at > float(clock[0]):
             raise _future(moment)
         words = f"the moment {moment}"
-        return watch.wait(lambda one: one.at_us > at_us, words, asked.wait, say), _Place(at_us=at_us)
+        # Of a heartbeat that is hardly younger what was committed at the moment may stand behind it.
+        return watch.wait(lambda one: one.at_us > at_us + EARLY_US, words, asked.wait, say), _Place(at_us=at_us)
     if asked.cut is not None:
         lsn = unpack(asked.cut)[1]
         return watch.wait(lambda one: one.after >= lsn, f"position {format_lsn(lsn)}", asked.wait, say), _Place()

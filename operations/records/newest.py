@@ -13,8 +13,10 @@ from cdc.errors import DecodeError
 from cdc.keys import is_stray
 from cdc.log.client import Kafka
 from cdc.log.parts import PIECE, TopicReader
+from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
+from cdc.records.events import EventDecoder
 from cdc.resolve.views import topics_of
 from cdc.view import View
 from sinks.contract import UNVERSIONED
@@ -68,6 +70,30 @@ def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence
             for start in range(0, len(mine), PIECE):
                 take(newest, ended, decoder, view, mine[start : start + PIECE])
     return standing(newest, ended)
+
+
+def newest_transactions(pipeline: Pipeline, view: View, ids: Sequence[str]) -> dict[str, int | None]:
+    """The transaction of these documents' newest records, a delete's too; None of a row that was read.
+
+    Args:
+        pipeline: the loaded file.
+        view: a view of one table.
+        ids: the documents; those that the log has never had are left out.
+
+    Raises:
+        KafkaError, KafkaUnavailable: the log can't be read.
+    """
+    newest = dict[str, tuple[int, int | None]]()
+    encoding = encoding_of(pipeline.source.reader())
+    for topic, table in topics_of(pipeline, view).items():
+        decoder = (EventDecoder if view.topics else Decoder)(table, encoding=encoding)
+        asked = Asked(decoder, view, topic, ids)
+        for records in _pieces(pipeline, topic):
+            for record in filter(asked, records):
+                told, one = decoder.told(record.value), asked.document(record)
+                if one is not None and told[0] >= newest.get(one, (1, None))[0]:  # a tombstone says nothing, and has 0
+                    newest[one] = told
+    return {one: transaction for one, (_, transaction) in newest.items()}
 
 
 def standing(newest: Mapping[str, Newest], ended: Mapping[str, Newest]) -> dict[str, Newest]:
@@ -127,9 +153,10 @@ class Asked:
             self._tried = True
             if not _as_we_write(record.key, self._view.key):
                 self._exact = None
-        return record.key in self._exact if self._exact is not None else self._decoded(record) in self._ids
+        return record.key in self._exact if self._exact is not None else self.document(record) in self._ids
 
-    def _decoded(self, record: Record) -> str | None:
+    def document(self, record: Record) -> str | None:
+        """The document that a record is about; None if it does not say."""
         try:
             change = self._decoder.named(record.key, record.value, self._topic, record.partition, record.offset)
             return self._view.document_id(change)

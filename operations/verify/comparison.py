@@ -24,7 +24,8 @@ class Comparison:
         compared: rows that are there.
         differences: how many keys lack, should not be there, or hold something else.
         missing, extra, changed: the first of each kind.
-        moving: the first keys that could not be decided: their rows changed each time they were looked at.
+        moving: the first keys that could not be decided: their rows changed each time they were looked at, or their
+            newest change is in the log and can't be seen yet.
         undecided: how many these are in all; they do not count as differences.
         doubted: the first keys that differ, but may be right: what they must be depends on events that may have been
             given up, because their partition stood still for ten minutes, or that the log has lost.

@@ -12,10 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from cdc.join.view import JoinedView
 from cdc.keys import is_stray
+from cdc.pipeline import Pipeline
 from cdc.records.position import MAX_LSN
 from cdc.stateful import StatefulView
 from cdc.view import View
+from connectors.database.visibility import Visible, next_transaction, read_visible
+from connectors.postgres import connect
 from operations.holding import Holding
 from operations.logged_events import Ends, Log, log_ends, logged
 from operations.status.frontier import Frontier
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
     from connectors.postgres import Connection
 
+# So long those that are under way are waited for, of which one may be in the log and be seen a moment later.
+SEEN_SECONDS = 0.5
 # Whether what is there was written, by its version, after a look had begun.
 Moved = Callable[[int], bool]
 
@@ -75,6 +81,32 @@ def looking(holding: Holding, view: View, spark: SparkSession | None, path: Path
             holding.bounds = look.bounds
             yield look
     path.unlink(missing_ok=True)
+
+
+def visible_now(holding: Holding, view: View) -> Visible | None:
+    """Which transactions a look that begins now sees; None of a view that is not the rows of one table.
+
+    Args:
+        holding: what the sink holds.
+        view: the view.
+
+    Raises:
+        SourceUnavailable, SourceError: see ``connectors.postgres``.
+    """
+    if isinstance(view, JoinedView | StatefulView):
+        return None
+    with connect(holding.opened.pipeline.source) as connection:
+        return read_visible(connection, SEEN_SECONDS)
+
+
+def next_number(pipeline: Pipeline) -> int:
+    """The id of a transaction that begins now: all that are in the log have lower ones.
+
+    Raises:
+        SourceUnavailable, SourceError: see ``connectors.postgres``.
+    """
+    with connect(pipeline.source) as connection:
+        return next_transaction(connection)
 
 
 class _Rows:

@@ -7,6 +7,10 @@ passed it, must have held just that: what it held instead is wrong. Where they a
 round decides. So it does where the sink shows a change that was made in between: a key that was inserted again and
 deleted again is absent from both truths, and a warehouse whose batch takes half a minute was called wrong for it.
 
+A commit is in the log, and so in the sink, before others can see it, and as long as a synchronous standby does not
+answer neither truth has it. So of keys that would be called wrong the log is asked for the newest record, where some
+transaction was under way: if it is of that one, the row is moving.
+
 Of views that are made of events a moment is an end of the log, and not a snapshot (operations/verify/looks.py).
 """
 
@@ -20,11 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.view import View
+from connectors.database.visibility import Visible
 from operations.holding import Holding
+from operations.records.newest import newest_transactions
 from operations.status.frontier import Frontier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
-from operations.verify.looks import Look, looking
+from operations.verify.looks import Look, looking, next_number, visible_now
 from truth.digest import DIGEST_BYTES
 
 if TYPE_CHECKING:
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 
 # Keys that are looked at together; memory is so many documents of each side.
 PAGE = 2_000
+# Keys whose newest records are looked for in one reading of the log; of each an id and a number are kept.
+LOOKED_FOR = 100_000
 # Rows that have changed between two looks in so many rounds are hot: more rounds would not find them still, and under a
 # steady writer each view would take all the time that it may.
 MOST_ROUNDS = 3
@@ -54,6 +62,8 @@ class Settler:
         folder: for files of its own.
         on_pause: called while it waits.
         stays: see ``operations.verify.comparison.kind_of``.
+        seen: what the first of the looks saw by which keys were called different; None of a view that is not the rows
+            of one table.
     """
 
     view: View
@@ -63,6 +73,7 @@ class Settler:
     folder: Path
     on_pause: Callable[[], None] = lambda: None
     stays: bool = False
+    seen: Visible | None = None
     _files: int = 0
 
     def settle(self, result: Comparison, keys: Keys, wait: float, undecided: Keys | None = None) -> Keys:
@@ -78,6 +89,7 @@ class Settler:
         Returns:
             the keys that differ, marked with how.
         """
+        self.seen = None
         result.forget(differences_only=undecided is not None)
         certain = self._keys()
         unclear = self._keys() if undecided is None else undecided
@@ -145,9 +157,11 @@ class Settler:
         return caught_up, suspects
 
     def _standing_still(self, suspects: Keys) -> tuple[Keys, Keys]:
-        """Suspects whose truth is what it was, and those whose rows have changed since."""
-        same, moved = self._keys(), self._keys()
+        """Suspects whose truth is what it was, and those whose rows have changed since, or may have."""
+        same, moved, visible = self._keys(), self._keys(), None
         if suspects.count:
+            visible = visible_now(self.holding, self.view)  # first: what can be seen by now the look sees
+            self.seen = self.seen or visible
             with self._looking() as look:
                 for page in suspects.pages(PAGE):
                     names = [unmarked(key)[1] for key in page]
@@ -159,8 +173,21 @@ class Settler:
                         else:
                             same.add(marked("doubted", bare) if bare in unsure else key)
         same.flush()
+        if visible is not None and visible.under_way:
+            same = self._in_sight(same, moved, visible)
         moved.flush()
         return same, moved
+
+    def _in_sight(self, keys: Keys, moved: Keys, visible: Visible) -> Keys:
+        """Those of the keys whose newest record everybody can see; the others have moved."""
+        pipeline, same = self.holding.opened.pipeline, self._keys()
+        for page in keys.pages(LOOKED_FOR):
+            found = newest_transactions(pipeline, self.view, [unmarked(key)[1] for key in page])
+            end = next_number(pipeline)
+            for key in page:
+                (same if visible.has(found.get(unmarked(key)[1]), end) else moved).add(key)
+        same.flush()
+        return same
 
     @contextmanager
     def _looking(self) -> Iterator[Look]:

@@ -7,12 +7,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import LiteralString
 
 import pytest
+from confluent_kafka import Producer
 
 from cdc.pipeline import Pipeline
 from connectors.apply import apply
+from connectors.database.visibility import read_visible
 from connectors.debezium import pattern
+from connectors.missed_deletes import sweep_missed
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
@@ -37,16 +41,27 @@ def no_standby_answers(source: SourceDatabase) -> Iterator[None]:
 
 
 @contextmanager
-def hidden_commit(source: SourceDatabase, topic: str) -> Iterator[None]:
-    """Row 5 is deleted and row 6 is new in the log, and nobody can see it; at the end everyone can."""
-    both = "WITH gone AS (DELETE FROM big WHERE id = 5) UPDATE big SET v = 'new' WHERE id = 6"
+def hidden(source: SourceDatabase, statement: LiteralString) -> Iterator[None]:
+    """What a statement does is in the log, and nobody can see it; at the end everyone can."""
+    rows: LiteralString = "SELECT * FROM big ORDER BY id"
+    before = source.rows(rows)
     with source.connect() as writer, no_standby_answers(source):
         writer.execute("SET synchronous_commit = on")
-        thread = threading.Thread(target=writer.execute, args=(both,))
+        thread = threading.Thread(target=writer.execute, args=(statement,))
         thread.start()
         yield
-        assert dict(source.rows("SELECT id, v FROM big"))[6] == "old", "it could be seen: nothing was tried"
+        assert thread.is_alive(), "it could be seen: nothing was tried"
     thread.join(30)
+    assert source.rows(rows) != before
+
+
+@contextmanager
+def hidden_commit(source: SourceDatabase, topic: str) -> Iterator[None]:
+    """Row 5 is deleted and row 6 is new in the log, and nobody can see it; at the end everyone can."""
+    both: LiteralString = "WITH gone AS (DELETE FROM big WHERE id = 5) UPDATE big SET v = 'new' WHERE id = 6"
+    with hidden(source, both):
+        yield
+        assert dict(source.rows("SELECT id, v FROM big"))[6] == "old", "it could be seen: nothing was tried"
 
 
 def in_topic(source: SourceDatabase, topic: str) -> dict[int, str]:
@@ -96,6 +111,44 @@ def test_what_the_log_has_before_the_first_watermark_takes_its_rows_out_of_the_c
             assert eventually(lambda: read_again(source, topic), 60)
         wanted = dict(source.rows("SELECT id, v FROM big"))
         assert eventually(lambda: in_topic(source, topic) == wanted), in_topic(source, topic)
+
+
+def test_a_sweep_deletes_no_row_that_is_in_the_log_and_can_not_be_seen_yet(local_stack: Servers) -> None:
+    """It was deleted at its own position, and no change of it follows: gone from each sink that is ever built."""
+    with captured(local_stack) as (source, pipeline), open_servers(pipeline) as servers:
+        topic = pipeline.topic("public.big")
+        source.execute("INSERT INTO big VALUES (300, 'seen')")
+        assert eventually(lambda: 300 in in_topic(source, topic))
+        source.execute("DELETE FROM big WHERE id = 300")
+        assert eventually(lambda: 300 not in in_topic(source, topic))
+        value = next(value for key, value in source.records(topic) if key == {"id": 300} and value)
+        producer = Producer({**servers.kafka.settings, "partitioner": "murmur2_random"})
+        producer.produce(topic, key=b'{"id":300}', value=json.dumps(value))  # as if nobody had told of its delete
+        assert producer.flush(10) == 0
+        with hidden(source, "INSERT INTO big VALUES (200, 'hidden')"):
+            assert eventually(lambda: 200 in in_topic(source, topic))
+            assert sweep_missed(servers, ["public.big"]) == {"public.big": 1}
+            assert not source.rows("SELECT FROM big WHERE id = 200"), "it could be seen: nothing was tried"
+        wanted = dict(source.rows("SELECT id, v FROM big"))
+        assert wanted[200] == "hidden"
+        assert in_topic(source, topic) == wanted
+
+
+def test_the_newest_transaction_of_all_is_known_to_be_hidden(local_stack: Servers) -> None:
+    """A snapshot of Postgres's names none that is newer than the last one that has ended."""
+    waiting: LiteralString = (
+        "SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = %s"
+    )
+    with captured(local_stack) as (source, pipeline), open_servers(pipeline) as servers:
+        servers.connect.stop(servers.connector)  # nobody else writes
+        servers.connect.wait_stopped(servers.connector)
+        with hidden(source, "INSERT INTO big VALUES (200, 'hidden')"), source.connect("superuser") as root:
+            assert eventually(lambda: root.execute(waiting, [source.name]).fetchone() is not None)
+            [(transaction,)] = root.execute(waiting, [source.name]).fetchall()
+            servers.source.execute("SET synchronous_commit = on")
+            visible = read_visible(servers.source)  # and who asks waits for no standby
+            assert transaction in visible.under_way and not visible.has(transaction)
+        assert read_visible(servers.source).has(transaction)
 
 
 def read_again(source: SourceDatabase, topic: str) -> bool:

@@ -90,7 +90,7 @@ def repair(
         if joined
         else f"the log has another row than Postgres: {again}"
     )
-    work = work_of(build, catalogue, settler.holding, spark, refused)
+    work = replace(work_of(build, catalogue, settler.holding, spark, refused), seen=settler.seen)
     method: Callable[[Repair, Mapping[str, str]], None] = _rows
     if joined and warehouse:
         method = partial(_joined_rows, joiner_of(work))
@@ -134,6 +134,9 @@ def work_of(
 def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
     """The newest record of each key is decoded and written again, at its own position or just above it."""
     newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
+    kinds = work.still(kinds, newest)
+    if not kinds:
+        return
     held = reachable(work, work.holding.get(list(kinds)))
     items, floors = {}, {}
     documents = with_fields(work, [found.record for found in newest.values()]) if work.view.needs_spark else None

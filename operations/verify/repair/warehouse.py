@@ -58,6 +58,7 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
     held, table = work.holding.get(list(kinds)), f"{work.view.table.qualified}"
     if newest is None:
         newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
+        kinds = work.still(kinds, newest)
     records, gone, place = [], set(), TableKey.of(work.view)
     twice = {key for key, holds in held.items() if holds.digest == TWICE}
     for key, kind in kinds.items():

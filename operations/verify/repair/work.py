@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.keys import shown
 from cdc.view import View
+from connectors.database.visibility import Visible
 from operations.holding import Holding
 from operations.opened import Opened
+from operations.records.newest import Newest
 from operations.verify.buckets import Keys
 from operations.verify.comparison import NAMED, unmarked
+from operations.verify.looks import next_number
 from sinks.contract import Sink
 from spark.flow import Flow
 
@@ -57,6 +61,8 @@ class Repair:
         holding: the view, and what the sink holds of it.
         session: Spark's; may be missing where neither Spark SQL nor a table is concerned.
         refused: told what can't be repaired.
+        seen: what was seen by which keys were called different; None if nobody was to look. What is newer, or could not
+            be seen yet, is moving, and is left alone.
     """
 
     build: Opened
@@ -64,6 +70,25 @@ class Repair:
     holding: Holding
     session: SparkSession | None
     refused: Refused
+    seen: Visible | None = None
+
+    def still(self, kinds: Mapping[str, str], newest: Mapping[str, Newest]) -> dict[str, str]:
+        """Those of some keys whose newest record could be seen by whoever called them different.
+
+        Args:
+            kinds: key -> how it differs.
+            newest: their newest records.
+
+        Raises:
+            SourceUnavailable: no answer (transient).
+            RegistryError: the schema registry can't be asked.
+        """
+        if self.seen is None or not newest:
+            return dict(kinds)
+        decoders, end = self.flow.spec.decoders(), next_number(self.build.pipeline)
+        records = {key: found.record for key, found in newest.items()}
+        by = {key: decoders[record.topic].told(record.value)[1] for key, record in records.items()}
+        return {key: kind for key, kind in kinds.items() if self.seen.has(by.get(key), end)}
 
     @property
     def view(self) -> View:

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError
 
 from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
 from connectors.captured import Captured
+from connectors.database.visibility import Visible
 from connectors.rest import Status
 from connectors.signals import Heard
 from connectors.snapshot import Waiting
@@ -207,3 +208,38 @@ def test_an_attempt_that_nobody_remembers_may_have_left_rows(
     entries = {"s.t": replace(REQUESTED, state="initial")}
     found = Waiting(servers(connector), cast(Any, None), lambda _: None).finished(heard, entries, clean=False)
     assert found == (set() if forgotten else {"s.t"})
+
+
+def test_a_row_whose_transaction_can_not_be_seen_yet_is_no_missed_delete(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was deleted, at its own position: from all sinks and from each that is ever built."""
+
+    def record(number: int, transaction: int | None) -> Any:
+        snapshot = "false" if transaction else "incremental"
+        source = {"txId": transaction, "snapshot": snapshot, "lsn": 8 * number, "sequence": None}
+        value = json.dumps({"op": "u", "source": source}).encode()
+        return SimpleNamespace(key=lambda: b"%d" % number, value=lambda: value, offset=lambda: number)
+
+    records = [record(1, 41), record(2, 42), record(3, None), record(4, 44)]
+    table = {b"4"}
+    ghosts = object.__new__(missed_deletes.Ghosts)
+    ghosts.table, ghosts.folder = cast(Any, SimpleNamespace(qualified="s.t")), tmp_path / "0"
+    ghosts.kafka, ghosts.topic = cast(Any, None), cast(Any, SimpleNamespace(name="s.t", partitions=1))
+    ghosts.read, ghosts.total, ghosts.buckets, ghosts.suspects = {}, 10, 1, 0
+    ghosts.source = cast(Any, None)
+    ghosts.encoding = cast(Any, SimpleNamespace(loads=json.loads, dumps=lambda event, _: event))
+    check = SimpleNamespace(connection=None, absent=lambda keys: [key for key in keys if key not in table])
+    ghosts.check = cast(Any, check)
+    written: list[Any] = []
+    monkeypatch.setattr(missed_deletes, "records", lambda *_: iter([records.pop(0) for _ in records[:]]))
+    monkeypatch.setattr(missed_deletes, "read_moment", lambda _: SimpleNamespace(wal_lsn=1))
+    monkeypatch.setattr(missed_deletes, "read_visible", lambda _: Visible(1000, frozenset({42, 43})))
+    monkeypatch.setattr(missed_deletes, "write_deletes", lambda _, __, events: written.extend(events) or len(written))
+    check.any_row = lambda: True
+    ghosts.suspect(lambda *_: None)
+    assert ghosts.suspects == 3
+    records.append(record(3, 43))  # changed since the first look, and hidden again
+    assert ghosts.delete() == 1
+    assert [key for _, key, _ in written] == [b"1"]
+    assert (written[0][2]["op"], written[0][2]["source"]["lsn"]) == ("d", 8)

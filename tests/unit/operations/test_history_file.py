@@ -29,6 +29,7 @@ from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import Reads, reads_of, refuse_early, refuse_unread, refuse_unread_moment
+from operations.as_of.seen import Frontier
 from operations.gate import wrong_in_file
 from operations.run import history as run_history
 from operations.state.history import root_tables, topics_read
@@ -269,6 +270,18 @@ def test_a_moment_is_a_whole_millisecond(text: str, at_us: int, shown: str, monk
     _, place = cuts._frontier(nobody, clock, watch, asked, [], print)
     assert place.at_us is not None and place.at_us % 1_000_000 == at_us % 1_000_000
     assert shown in words[0]
+
+
+def test_a_heartbeat_proves_a_moment_that_is_a_second_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of the moment, whose time is taken before its record is in the log, stood behind a younger heartbeat:
+    asked again, the cut was another one."""
+    found = list[Any]()
+    monkeypatch.setattr(cuts, "read_moment", lambda _: SimpleNamespace(wal_lsn=0))
+    clock: Any = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchone=lambda: (4e9,)))
+    watch: Any = SimpleNamespace(wait=lambda enough, *_: found.append(enough))
+    cuts._frontier(cast(Any, None), clock, watch, cuts.Asked(at=1_000.0), [], print)
+    [enough] = found
+    assert [enough(Frontier(8, at)) for at in (1_000_001_000, 1_001_000_000, 1_001_001_000)] == [False, False, True]
 
 
 def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from cdc.records.position import pack
+from connectors.database.visibility import Visible
 from operations.holding import Holds
 from operations.verify import looks, settle
 from operations.verify.buckets import Keys
@@ -40,6 +42,19 @@ class World:
         self.looks, self.clock = 0, 0.0
 
     stays = False
+    # What can be seen; and key -> the transaction of its newest record.
+    visible = Visible(100, frozenset())
+    records: Mapping[str, int | None] = {}
+    read, asked = 0, 0
+    seen: Visible | None = None
+
+    def looked(self) -> Visible:
+        self.asked += 1
+        return replace(self.visible, end=self.visible.end + self.asked)
+
+    def newest(self, keys: Sequence[str]) -> dict[str, int | None]:
+        self.read += 1
+        return {key: self.records[key] for key in keys if key in self.records}
 
     def settler(self, folder: Path) -> Settler:
         opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form=lambda _view: "document")
@@ -83,6 +98,9 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         def snapshot(_source: object) -> Iterator[None]:
             yield None
 
+        monkeypatch.setattr(settle, "visible_now", lambda *_: world.looked())
+        monkeypatch.setattr(settle, "newest_transactions", lambda _pipeline, _view, keys: world.newest(keys))
+        monkeypatch.setattr(settle, "next_number", lambda _: 1_000)
         monkeypatch.setattr(looks, "snapshot", snapshot)
         monkeypatch.setattr(looks, "wal_position", world.position)
         monkeypatch.setattr(looks, "expected", lambda _view, _connection, _spark, keys, **_: keys)
@@ -95,7 +113,9 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             keys.add(marked("changed", key))
         keys.flush()
         result = Comparison("v")
-        certain = world.settler(tmp_path / str(id(world))).settle(result, keys, wait)
+        settler = world.settler(tmp_path / str(id(world)))
+        certain = settler.settle(result, keys, wait)
+        world.seen = settler.seen
         return result, certain.count
 
     return done
@@ -151,3 +171,28 @@ def test_a_key_that_came_and_went_between_two_looks_is_not_called_wrong(settled:
     result, certain = settled(world)
     assert sorted(result.extra) == ["forged", "ghost"] and result.moving == ["again"]
     assert (result.differences, certain) == (2, 2)
+
+
+def test_a_row_whose_newest_record_can_not_be_seen_yet_is_not_called_wrong(settled: Any) -> None:
+    """Inserted, and its commit waits for a standby: absent from both truths, and the sink is right to have it."""
+
+    def world() -> World:
+        held = {"hidden": 7, "ghost": 7, "read": 7, "newer": 7}
+        made = World({"hidden": [], "deleted": [3], "lost": [3]}, held, [True] * 3)
+        made.records = {"hidden": 8, "ghost": 9, "read": None, "newer": 111, "deleted": 8}
+        return made
+
+    quiet = world()
+    assert settled(quiet)[1] == 6 and quiet.read == 0, "the log is read where something was under way"
+    moves = world()
+    moves.visible = Visible(100, frozenset({8}))
+    result, certain = settled(moves)
+    assert (result.moving, result.undecided) == (["deleted", "hidden", "newer"], 3)
+    assert (sorted(result.extra), result.missing, certain) == (["ghost", "read"], ["lost"], 3)
+
+
+def test_what_the_first_look_saw_is_kept_for_who_repairs(settled: Any) -> None:
+    """What can be seen by the last one may be what the first called missing."""
+    world = World({"wrong": [1], "hot": range(100)}, {"wrong": 9, "hot": 1000}, [True] * 3)
+    settled(world, wait=1_000.0)
+    assert world.asked == 3 and world.seen == Visible(101, frozenset())

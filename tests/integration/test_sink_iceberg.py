@@ -49,8 +49,19 @@ for name, form in (("plane", 2), ("plane_v3", 3)):
     spark.range(0, 1000, 10).createOrReplaceTempView("s")
     spark.sql(f"MERGE INTO {table} t USING s ON t.id = s.id WHEN MATCHED AND s.id < 500 THEN DELETE "
               "WHEN MATCHED THEN UPDATE SET name = 'new'")
+# Three files' deletion vectors in one file of theirs, a long one before short ones.
+spark.conf.set("spark.sql.shuffle.partitions", "1")
+table = "hw_lake.flights.plane_files"
+spark.sql(f"CREATE TABLE {table} (id bigint, name string) USING iceberg TBLPROPERTIES "
+          "('format-version'='3', 'write.merge.mode'='merge-on-read')")
+for first, rows in json.loads(sys.argv[3]):
+    spark.range(first, first + rows, 1, 1).selectExpr("id", "concat('p', id) name").writeTo(table).append()
+spark.range(0, 1000000, 17).createOrReplaceTempView("gone")
+spark.sql(f"MERGE INTO {table} t USING gone s ON t.id = s.id WHEN MATCHED THEN DELETE")
 spark.stop()
 """
+# First id and rows of each data file of the table with several.
+FILES = ((0, 70_000), (100_000, 600), (200_000, 900))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +69,7 @@ def sink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("lake") / "not yet there"
     made = SimpleNamespace(catalog_uri=str(folder / "catalog.db"), warehouse=str(folder / "w"), namespace="flights")
     jars = ",".join(str(jar) for jar in artifacts.spark_jars())
-    argv = [sys.executable, "-c", SPARK, json.dumps(iceberg.spark_properties(made)), jars]
+    argv = [sys.executable, "-c", SPARK, json.dumps(iceberg.spark_properties(made)), jars, json.dumps(FILES)]
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     ran = subprocess.run(argv, env=env, cwd=folder.parent, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -109,6 +120,28 @@ def test_a_query_reads_position_deletes_and_deletion_vectors_and_nothing_beside_
             duck.run(f"SELECT * FROM read_text('{sink.catalog_uri}')", 1, 60)
     finally:
         duck.close()
+
+
+def test_each_file_has_its_own_deletion_vector(sink: Any) -> None:
+    """DuckDB 1.5.5 applies the long one to the files after it as well: rows were missing, and others there again."""
+    wanted = [n for first, rows in FILES for n in range(first, first + rows) if n % 17]
+    place = iceberg.metadata_location(sink, CATALOG, "plane_files")
+    duck = Duck([location(sink.warehouse)])
+    try:
+        duck.view("", "t", f"SELECT * FROM {scan_of(place)}")
+        found = [row[0] for row in duck.run("SELECT id FROM t ORDER BY id", 100_000, 60).rows]
+    finally:
+        duck.close()
+    assert found == wanted
+    vectors = [
+        delete for task in iceberg_table(sink, "plane_files").scan().plan_files() for delete in task.delete_files
+    ]
+    assert len(vectors) == len(FILES) and len({one.file_path for one in vectors}) == 1, "nothing was tried"
+
+
+def iceberg_table(sink: Any, name: str) -> Any:
+    with iceberg.open_catalog(sink, CATALOG) as catalog:
+        return catalog.load_table(f"{sink.namespace}.{name}")
 
 
 def test_a_catalogue_in_postgres_opens_too(tmp_path: Path, source: SourceDatabase) -> None:
@@ -175,8 +208,19 @@ for number in (0, 1, 2):
 said += [asked(marks(2, '{"t":{"0":2}}')), asked(marks(1, '{"t":{"0":1}}'))]
 said += [asked(marks(1, '{"t":{"0":9}}')), asked(marks(3, '{"t":{"0":3}}'))]
 print(json.dumps(said))
+# Three files' deletion vectors in one file of theirs, a long one before short ones.
+spark.conf.set("spark.sql.shuffle.partitions", "1")
+table = "hw_lake.flights.plane_files"
+spark.sql(f"CREATE TABLE {table} (id bigint, name string) USING iceberg TBLPROPERTIES "
+          "('format-version'='3', 'write.merge.mode'='merge-on-read')")
+for first, rows in json.loads(sys.argv[3]):
+    spark.range(first, first + rows, 1, 1).selectExpr("id", "concat('p', id) name").writeTo(table).append()
+spark.range(0, 1000000, 17).createOrReplaceTempView("gone")
+spark.sql(f"MERGE INTO {table} t USING gone s ON t.id = s.id WHEN MATCHED THEN DELETE")
 spark.stop()
 """
+# First id and rows of each data file of the table with several.
+FILES = ((0, 70_000), (100_000, 600), (200_000, 900))
 
 
 def test_a_batch_is_known_by_its_offsets_and_not_by_its_number_alone(tmp_path: Path) -> None:

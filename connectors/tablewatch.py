@@ -34,6 +34,22 @@ RIGHTS = "SELECT has_table_privilege({0}, 'SELECT') AND has_table_privilege({0},
 WHOLE_SECONDS = 30.0
 
 
+def look_once(pipeline: Pipeline, kept: Mapping[str, KeptKey]) -> dict[str, TableChanged]:
+    """Look at the captured tables, and note what is seen: gaps, or that all of them are whole.
+
+    Args:
+        pipeline, kept: as ``TableWatch``.
+
+    Returns:
+        Tables with a gap, and the error of each; none if Postgres does not answer.
+    """
+    watch = TableWatch(pipeline, kept)
+    try:
+        return watch.look()
+    finally:
+        watch.close()
+
+
 class TableWatch:
     """The captured tables as a runner sees them.
 

@@ -25,7 +25,7 @@ from connectors.changed import (
 )
 from connectors.database.history import read_moment
 from connectors.database.lost import note_whole
-from connectors.database.sightings import Sighting, look
+from connectors.database.sightings import Sighting, altering, look
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, explained, has_columns, has_table, within
 
@@ -95,6 +95,9 @@ class TableWatch:
         moment = read_moment(connection) if due else None
         captured, publication = read_captured(connection, self.names), self.pipeline.source.publication
         captured = complete_keys(connection, self.names, captured, self.kept)
+        oids = [entry.identity.oid for entry in captured.values() if entry.identity is not None]
+        if moment is not None and altering(connection, oids):
+            moment = None  # what was done may lie before it, and not be seen now
         seen = look_at(connection, publication, captured)
         found = differences(captured, seen, publication)
         note_gaps(connection, self.names, captured, found)

@@ -13,8 +13,11 @@ from cdc.errors import ShapeUnknown, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder, Fit
 from connectors.apply import apply, plan_pipeline
+from connectors.database.lost import WHOLE
+from connectors.names import Names
 from connectors.snapshot import wait_snapshot
 from connectors.tables.shapes import read_shapes
+from connectors.tablewatch import look_once
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack
@@ -90,6 +93,27 @@ def test_who_writes_for_too_long_is_waited_for_no_longer(shared_source: SourceDa
         writer.execute("COMMIT")
     assert mended(applied)
     assert eventually(lambda: equal(source, applied), 15)
+
+
+def seen_whole(source: SourceDatabase, pipeline: Pipeline) -> list[Any]:
+    names = Names.of(pipeline)
+    return source.rows(f"SELECT token FROM {names.schema}.{names.witness} WHERE runner = '{WHOLE}'")
+
+
+@pytest.mark.parametrize(
+    "altered", ['ALTER PUBLICATION "{}" DROP TABLE item', "ALTER TABLE item REPLICA IDENTITY FULL"]
+)
+def test_tables_are_not_seen_whole_while_one_of_them_is_altered(
+    shared_source: SourceDatabase, applied: Pipeline, altered: str
+) -> None:
+    """It may be in the log, and what was written behind it not sent, while nobody can see it yet."""
+    before = seen_whole(shared_source, applied)
+    with shared_source.connect() as altering:
+        altering.execute("BEGIN")
+        altering.execute(altered.format(applied.source.publication).encode())
+        assert look_once(applied, {}) == {} and seen_whole(shared_source, applied) == before
+        altering.execute("ROLLBACK")
+    assert look_once(applied, {}) == {} and seen_whole(shared_source, applied) > before
 
 
 def test_a_column_that_is_renamed_while_its_table_is_looked_at_is_waited_for(

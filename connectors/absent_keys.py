@@ -129,14 +129,9 @@ class KeyCheck:
             rows = self.connection.execute(COMPARED, [name, list(self.table.primary_key)])
             found = {str(column): (str(kind), str(schema or "pg_catalog")) for column, kind, schema in rows}
         names = [sql.Identifier(f"k{number}") for number in range(len(self.columns))]
-        return sql.SQL(
-            "SELECT k.nth FROM unnest({arrays}) WITH ORDINALITY AS k({names}, nth)"
-            " WHERE NOT EXISTS (SELECT FROM {table} t WHERE {same})"
-        ).format(
-            arrays=sql.SQL(", ").join([sql.SQL("%s::text[]")] * len(names)),
-            names=sql.SQL(", ").join(names),
-            table=identifier(self.table.qualified),
-            same=sql.SQL(" AND ").join(
+        row = sql.SQL("SELECT FROM {} t WHERE {}").format(
+            identifier(self.table.qualified),
+            sql.SQL(" AND ").join(
                 # The type's name is Postgres's own text, quoted where it must be.
                 sql.SQL("t.{} OPERATOR({}.=) k.{}::{}").format(
                     sql.Identifier(column.name), sql.Identifier(schema), name, _raw(kind)
@@ -144,6 +139,15 @@ class KeyCheck:
                 for column, name in zip(self.columns, names, strict=True)
                 for kind, schema in [found[column.name]]
             ),
+        )
+        # In a query that has parameters a sign of percent in a name is taken for one of them, unless it is doubled.
+        there = _raw(row.as_string(self.connection).replace("%", "%%"))
+        return sql.SQL(
+            "SELECT k.nth FROM unnest({arrays}) WITH ORDINALITY AS k({names}, nth) WHERE NOT EXISTS ({there})"
+        ).format(
+            arrays=sql.SQL(", ").join([sql.SQL("%s::text[]")] * len(names)),
+            names=sql.SQL(", ").join(names),
+            there=there,
         )
 
     def absent(self, keys: Sequence[bytes]) -> list[bytes]:

@@ -85,28 +85,34 @@ def _topics(servers: Servers, *, topics: bool) -> list[str]:
             *events_topics(pipeline),
             marker_topic(pipeline),
             pipeline.dead_letter_topic,
-            *_topics_of_schemas(servers),
+            *_topics_of_schemas(servers, listed=bool(captured)),
         ]
     return sorted(set(names))  # no broker describes one twice
 
 
-def _topics_of_schemas(servers: Servers) -> list[str]:
-    """Topics of schemas that the file has captured whole: an earlier ``drop`` took the list that names their tables.
+def _topics_of_schemas(servers: Servers, *, listed: bool) -> list[str]:
+    """Topics of schemas that the file has captured whole.
 
-    Of tables that are gone nobody knows the names; their topics go by theirs. What has another dot behind the schema,
-    or is called as dead letters are, may be of a pipeline whose prefix is ours with the schema.
+    Where an earlier ``drop`` took the list that names their tables, nobody knows the names of those that are gone;
+    their topics go by theirs. What has another dot behind the schema, or is called as dead letters are, may be of a
+    pipeline whose prefix is ours with the schema; what is not compacted, as each topic of a table is, is somebody
+    else's: that pipeline's control topics and events, or what an application makes of our topics' names.
     """
     pipeline = servers.pipeline
     whole = [table for table in pipeline.source.tables if table.endswith(".*")]
     if not whole:
         return []
     names = {pipeline.topic(table) for table in read_catalogue(servers.setup, whole, absent=[]).tables}
+    if listed:
+        return sorted(names)
     begins = [pipeline.topic(table.removesuffix("*")) for table in whole]
-    for name in servers.kafka.beginning(begins):
-        rest = next(name.removeprefix(one) for one in begins if name.startswith(one))
-        if "." not in rest and rest != DEAD_LETTERS:
-            names.add(name)
-    return sorted(names)
+    rests = {
+        name: next(name.removeprefix(one) for one in begins if name.startswith(one))
+        for name in servers.kafka.beginning(begins)
+    }
+    guessed = [name for name, rest in rests.items() if "." not in rest and rest != DEAD_LETTERS]
+    found = servers.kafka.describe(guessed).values()
+    return sorted(names | {topic.name for topic in found if topic.config.get("cleanup.policy") == "compact"})
 
 
 def _slot(servers: Servers, plugin: str, database: str) -> Action:

@@ -24,6 +24,7 @@ from connectors.preflight.toast import identity_findings
 from connectors.tables.catalogue import other_kind, read_catalogue
 from connectors.tables.facts import TableFacts, read_facts, read_written
 from connectors.tables.foreign_keys import ForeignKey, Sizes, read_foreign_keys, read_sizes
+from connectors.topics import colliding
 
 # Everything but the server's own, extensions' own and our own; partitions are captured under their root's name.
 RELATIONS = """
@@ -220,7 +221,11 @@ def _named_well(names: Sequence[str], kinds: Collection[str]) -> tuple[list[str]
     spelt = spellings(kinds)
     findings = {name: list(name_findings(name, spelt, names)) for name in names}
     bad = [_left_out(name, found[0]) for name, found in findings.items() if found]
-    return [name for name in names if not findings[name]], bad
+    plain = [name for name in names if not findings[name]]
+    one = colliding(plain)
+    why, fix = "its topic and that of {} would be one to Kafka", "rename one of them, or capture them by two pipelines"
+    bad += [LeftOut(name, why.format(other), fix) for name, other in one.items()]
+    return [name for name in plain if name not in one], bad
 
 
 def _read(connection: Connection, names: Sequence[str]) -> tuple[Catalogue, dict[str, TableFacts]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
@@ -92,17 +92,39 @@ def wanted_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
     return [*data_topics(pipeline, catalogue), *control_topics(pipeline), dead_letter_topic(pipeline)]
 
 
-def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic]) -> list[Action]:
+def colliding(names: Iterable[str], there: Iterable[str] = ()) -> dict[str, str]:
+    """Names of topics that Kafka would refuse, for its metrics call ``a.b`` and ``a_b`` one, each with the other. Pure.
+
+    Args:
+        names: of topics that are to be made.
+        there: of those that exist.
+    """
+    seen = {name.replace(".", "_"): name for name in there}
+    firsts = ((name, seen.setdefault(name.replace(".", "_"), name)) for name in sorted(names))
+    return {name: first for name, first in firsts if first != name}
+
+
+def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = ()) -> list[Action]:
     """What must change in Kafka.
 
     Args:
         wanted: every topic of the pipeline.
         actual: those of them that exist.
+        others: names of topics that exist beside these.
 
     Raises:
         KafkaError: a topic has another number of partitions: that cannot be changed without breaking the order of
-            changes within a key.
+            changes within a key; or Kafka would refuse to make one.
     """
+    missing = (topic.name for topic in wanted if topic.name not in actual)
+    if found := colliding(missing, {*actual, *others}):
+        pairs = "; ".join(f"{name} beside {other}" for name, other in found.items())
+        raise KafkaError(
+            f"Kafka makes no topic whose name differs from another's in dots and underscores only: {pairs}",
+            means="that topic could not be made",
+            fix="leave the table out of source.tables or rename it; or give the pipeline another kafka.topic_prefix, if"
+            " the other topic is not its own",
+        )
     actions = []
     for topic in wanted:
         there = actual.get(topic.name)

@@ -19,14 +19,14 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve.views import in_tables, resolve_view, resolve_views
+from cdc.resolve.views import in_tables, refuse_unlike_tables, resolve_view, resolve_views
 from cdc.saying import Say
 from cdc.stateful import StatefulView
 from cdc.view import View
 from cdc.waits import waiting_for
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
-from operations.opened import going_on
+from operations.opened import going_on, kept_tables
 from operations.state.folder import register_of, state_dir
 from operations.state.frozen import with_gone
 from operations.state.history import keeps_history, root_tables
@@ -68,13 +68,20 @@ def refuse_wrong_views(pipeline: Pipeline, say: Say) -> None:
         ConfigError: everything that is wrong with the file's views and sinks (terminal; nothing was changed).
         SourceError: Postgres does not answer, or refuses, or a table is not there.
     """
-    wrong = wrong_in_file(pipeline, tables_of(pipeline, all_of_them=True), say)
+    wrong = wrong_in_file(pipeline, tables_of(pipeline, all_of_them=True), say, kept_too=False)
     if wrong:
         raise all_of(wrong)
 
 
-def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[ConfigError]:
-    """What is wrong with the views and sinks as the file has them; single problems, in the file's order."""
+def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_too: bool = True) -> list[ConfigError]:
+    """What is wrong with the views and sinks as the file has them; single problems, in the file's order.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        say: told a line when it takes seconds.
+        kept_too: also tables that a warehouse can't name and was begun with: their flows fail, and the others go on.
+    """
     found = Gathering()
     placed: list[Placed] = []
     for name, sink in pipeline.sinks.items():
@@ -83,6 +90,8 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[Co
             placed += [(pipeline, view) for view in views]
             if isinstance(sink, SearchSink):
                 check_mapping(name, sink, views)
+            odd = [view for view in views if not sink.can_name(view.name)]
+            refuse_unlike_tables(pipeline, name, odd if kept_too or not odd else _not_kept(pipeline, name, odd))
             if keeps_history(pipeline, name):  # `run` would go on without one, and the log forgets
                 root_tables(pipeline, catalogue, name)
     resolved = {view.name for _, view in placed}
@@ -93,6 +102,14 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[Co
     found.wrong += wrong_expressions(pipeline, placed, say, steady=True)
     once = {str(part): part for part in found.wrong}
     return list(once.values())
+
+
+def _not_kept(pipeline: Pipeline, sink: str, views: Sequence[View]) -> list[View]:
+    """The views of tables that no generation has come to keep."""
+    register, kept = register_of(pipeline, sink), set[str]()
+    for generation in map(register.generation, register.written()):
+        kept.update(kept_tables(pipeline, generation) if generation.started else ())
+    return [view for view in views if not kept & {view.table.qualified, view.table.name}]
 
 
 def _as_far_as_it_goes(pipeline: Pipeline, catalogue: Catalogue, name: str, found: Gathering) -> View:

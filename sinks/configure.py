@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
+from cdc.join.view import JoinedView
 from cdc.keyspaces import owner_of
 from cdc.pipeline import IcebergSink, OpenSearchSink, Pipeline, RedisSink, SearchSink
 from cdc.resolve.names import present
@@ -184,35 +185,83 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
     Args:
         name: the sink's.
         sink: its part of the pipeline file.
-        views: all that it keeps.
+        views: all that it keeps. What one that keeps a state shows is known once Spark has analysed it: with one of
+            which it is not, `mapping:` may name anything.
         goes_on: a generation goes on as it was made, and a field that `mapping:` names may have gone since.
 
     Raises:
-        ConfigError: fields that no view has and no other field copies to, columns under a server's own names; all.
+        ConfigError: fields that no view has and no other field copies to, fields under a server's own names; all.
     """
-    known = {out for view in views for _, out in view.columns} | {field for view in views for field in view.fields}
-    copied: set[str] = set()
-    for how in sink.mapping.values():
-        targets = how.get("copy_to", ()) if isinstance(how, Mapping) else ()
-        copied |= {targets} if isinstance(targets, str) else set(targets)
     found = Gathering()
     for view in views:
-        for column, out in view.columns:
+        columns = {out: column for column, out in view.columns}
+        for out in _fields(view):
             if why := no_name(out):
                 what = f"sink {name}, view {view.name}: no index can have a field {out!r}: {why}"
-                fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
+                fix = f"give it another name in views.{view.name}"
+                if column := columns.get(out):
+                    fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
                 found.wrong.append(ConfigError(what, fix=fix))
-    for field, how in sink.mapping.items():
-        if goes_on or field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
-            continue
-        near = difflib.get_close_matches(field, known, 1)
-        fix = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}"
-        error = ConfigError(
-            f"sink {name}: `mapping` names a field {field!r} that none of its views has",
-            fix=f"{fix}; if its column has gone, take {field!r} out of `mapping:`",
-        )
-        found.wrong.append(error)
+    if not goes_on and not any(isinstance(view, StatefulView) and not view.state for view in views):
+        copied = {*_copied(sink.mapping)}
+        for field, near in _named_wrong(sink.mapping, [_fields(view) for view in views]):
+            if field not in copied:
+                error = ConfigError(
+                    f"sink {name}: `mapping` names a field {field!r} that none of its views has",
+                    fix=f"{near}; if its column has gone, take {field!r} out of `mapping:`",
+                )
+                found.wrong.append(error)
     found.end()
+
+
+def _fields(view: View) -> dict[str, dict[str, Any] | None]:
+    """What a view's documents have: name -> the fields of the rows of another table there; None of anything else, which
+    may be mapped as one likes."""
+    names = [out for _, out in view.columns]
+    if isinstance(view, StatefulView):
+        names += view.state
+    if not isinstance(view, JoinedView):
+        return dict.fromkeys([*names, *view.fields])
+    mapped = view.elasticsearch_mapping()
+    names += [one.name for one in view.tree.aggregates]
+    return dict.fromkeys([*names, *view.fields]) | {
+        one.name: mapped[one.name].get("properties") for one in view.tree.shown
+    }
+
+
+def _copied(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """Fields, by their paths, that others are copied to, at whatever depth."""
+    for how in mapping.values():
+        if isinstance(how, Mapping):
+            targets = how.get("copy_to", ())
+            yield from (targets,) if isinstance(targets, str) else targets
+            below = how.get("properties")
+            yield from _copied(below) if isinstance(below, Mapping) else ()
+
+
+def _named_wrong(
+    mapping: Mapping[str, Any], known: Sequence[Mapping[str, Any]], path: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Fields of `mapping:` that are nowhere: the path, and what was probably meant. An alias is a field of its own.
+
+    Args:
+        mapping: of one level.
+        known: the fields there; of several views, or of objects of one name in them.
+        path: what stands before a name, ending with a point.
+    """
+    names = {name for fields in known for name in fields}
+    for name, how in mapping.items():
+        if name not in names:
+            if not (isinstance(how, Mapping) and how.get("type") == "alias"):
+                near = difflib.get_close_matches(name, names, 1)
+                fix = f"did you mean {path + near[0]!r}?" if near else f"the fields are {', '.join(sorted(names))}"
+                yield path + name, fix
+            continue
+        objects = [fields[name] for fields in known if name in fields]
+        below = how.get("properties") if isinstance(how, Mapping) else None
+        if isinstance(below, Mapping) and all(isinstance(one, Mapping) for one in objects):
+            inner = [{field: of.get("properties") for field, of in one.items()} for one in objects]
+            yield from _named_wrong(below, inner, f"{path}{name}.")
 
 
 def no_name(field: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cdc import types
 from cdc.errors import ConfigError
 from cdc.join import aggregates
+from cdc.join.expressions import quoted
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
 from cdc.view import View
@@ -62,7 +63,7 @@ class JoinedView(View):
     def _kind(self, node: Node) -> str:
         if node.value is not None:
             return types.spark_type(node.table.by_name[node.value])
-        return "struct<" + ",".join(f"`{name}`:{kind}" for name, kind in self._fields(node)) + ">"
+        return "struct<" + ",".join(f"{quoted(name)}:{kind}" for name, kind in self._fields(node)) + ">"
 
     def arrow_schema(self) -> pa.Schema:
         """``pyarrow.Schema`` of the assembled row."""

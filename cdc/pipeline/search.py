@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import SecretStr
@@ -101,6 +102,10 @@ class SearchSink(SinkPart):
         """
         # Elasticsearch allows lower case only; a table may have been named otherwise.
         return self.index or f"{self.index_prefix}{view.lower()}"
+
+    def can_name(self, view: str) -> bool:
+        """An index is called as few tables are not: a name may begin with an underscore, an index may not."""
+        return re.fullmatch(INDEX, self.index_of(view)) is not None
 
 
 class ElasticsearchSink(SearchSink):

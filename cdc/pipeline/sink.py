@@ -34,6 +34,14 @@ class SinkPart(Part):
         """Names of its views; empty when it keeps tables."""
         return (self.view,) if self.view else self.views
 
+    def can_name(self, view: str) -> bool:
+        """Whether something of its can be called as a view is, or as a table that is kept whole.
+
+        Args:
+            view: the name.
+        """
+        return True
+
     @property
     def trigger_ms(self) -> int | None:
         """Time between batches where it is not the engine's, in milliseconds."""

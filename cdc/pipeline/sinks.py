@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
@@ -173,6 +174,10 @@ class IcebergSink(SinkPart):
     def trigger_ms(self) -> int | None:
         """Time between commits."""
         return int(self.trigger_seconds * 1000)
+
+    def can_name(self, view: str) -> bool:
+        """No engine should have to quote a table's name."""
+        return re.fullmatch(NAMESPACE, view) is not None
 
     @property
     def form(self) -> Literal["document", "columns"]:

@@ -144,19 +144,25 @@ def as_of_sql(columns: Sequence[str], key: Sequence[str], place: str, cut: int, 
     )
 
 
-def set_aside(columns: Sequence[str], own: Collection[str] = ()) -> dict[str, list[str]]:
+def set_aside(
+    columns: Sequence[str], own: Collection[str] = (), were: Mapping[str, Collection[str]] | None = None
+) -> dict[str, list[str]]:
     """Column -> the columns beside it that hold what was written while it had another type. Pure.
 
     Args:
         columns: of a history, which puts such a column aside as ``<column>__<old type>``, and another one that had the
             name before it as ``<column>__dropped``.
         own: those that are the source's: one may be called as if it had been put aside.
+        were: column -> the names that it has had, for one that the source has dropped may be called so too; None where
+            that is not known.
     """
     ours = [one for one in columns if one not in own]
-    found = {
-        name: [one for one in ours if one.startswith(f"{name}__") and not one.startswith(name + DROPPED)]
-        for name in columns
-    }
+
+    def is_aside(one: str, name: str) -> bool:
+        named = one.startswith(f"{name}__") and not one.startswith(name + DROPPED)
+        return named and (were is None or name in were.get(one, ()))
+
+    found = {name: [one for one in ours if is_aside(one, name)] for name in columns}
     return {name: others for name, others in found.items() if others}
 
 

@@ -5,11 +5,12 @@ Errors name the place in the file and what was probably meant; nothing has been 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from cdc.catalogue import Catalogue, Table
+from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.columns import names_of
 from cdc.join.view import JoinedView
@@ -23,6 +24,9 @@ from cdc.resolve.names import Path, columns_of, distinct, error, find_table, key
 from cdc.resolve.timing import resolve_timing
 from cdc.timed import TimedView
 from cdc.view import View
+
+# What to do about a table whose name a sink can't have.
+APART = "write a view for it, for a sink of its own, and name the other tables in `tables`"
 
 
 def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[View]:
@@ -163,8 +167,50 @@ def _identities(
     for table, place in found:
         with wrong.step():
             keyed(pipeline, table, place)
+    if isinstance(spec := pipeline.sinks[sink], SearchSink):
+        wrong.wrong += _unlike_indices(pipeline, sink, spec, found)
     wrong.end()
     return [table_view(pipeline, table) for table, _ in found]
+
+
+def _unlike_indices(
+    pipeline: Pipeline, sink: str, spec: SearchSink, found: Sequence[tuple[Table, Path]]
+) -> Iterator[ConfigError]:
+    """Tables as which no index can be called, or only one of several. A sink with one of them writes nothing at all:
+    it can't be opened, or set up."""
+    first: dict[str, Table] = {}
+    for table, place in found:
+        index = spec.index_of(table.name)
+        if not spec.can_name(table.name):
+            what = f"sink {sink}: no index can be called {index!r}, as table {table.qualified} would need"
+            yield error(pipeline, place, what, f"give the sink an `index_prefix`, or {APART}")
+        other = first.setdefault(index, table)
+        if other.name != table.name:
+            what = f"sink {sink}: {other.qualified} and {table.qualified} would be one index, {index!r} (in lower case)"
+            yield error(pipeline, place, what, f"of one of them: {APART}")
+
+
+def refuse_unlike_tables(pipeline: Pipeline, sink: str, views: Iterable[View]) -> None:
+    """Refuse tables of the source as which no table of a warehouse can be called.
+
+    It is no part of ``resolve_views``: each of a warehouse's tables has a flow of its own, and where one's has always
+    failed, the others go on.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        views: of that sink.
+
+    Raises:
+        ConfigError: of all of them (terminal).
+    """
+    spec, found = pipeline.sinks[sink], Gathering()
+    for view in views if spec.form == "columns" else ():
+        if not spec.can_name(view.name):
+            what = f"sink {sink}: no table of Iceberg can be called {view.name!r}, as {view.table.qualified} is"
+            fix = f"{APART}: a view's name has letters, digits and '_' alone"
+            found.wrong.append(error(pipeline, ("sinks", sink, "tables"), what, fix))
+    found.end()
 
 
 def _present(pipeline: Pipeline, catalogue: Catalogue, index: int, table: str) -> None:

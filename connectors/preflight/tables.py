@@ -64,6 +64,8 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         many = "{n} tables are unlogged ({names}): their changes are not in the log"
         yield Finding(Level.ERROR, fact.name, message, fix, many)
     yield from _partitions_not_logged(fact)
+    if fact.misplaced:
+        yield _misplaced(fact)
     if fact.is_partition:
         message = f"{fact.name} is a partition of {fact.parent}: its changes are sent under its root's name"
         yield Finding(Level.ERROR, fact.name, message, f"name {fact.parent} in source.tables instead")
@@ -121,6 +123,17 @@ def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
         message, short = (f"{what}{names} (foreign tables)" for names in (", ".join(fact.foreign), some(fact.foreign)))
         fix = f"put their rows into tables of this database; or ALTER TABLE … DETACH PARTITION …; or {out}"
         yield Finding(Level.ERROR, fact.name, message, fix, short=short)
+
+
+def _misplaced(fact: TableFacts) -> Finding:
+    """Partitions that can't be told from others: a table is known as ``schema.table``, and its schema ends at the first
+    dot. `apply` would look for them elsewhere, in the middle of its work."""
+    message, short = (
+        f"partitions of {fact.name} are in a schema whose name has a dot: {names}"
+        for names in (", ".join(fact.misplaced), some(fact.misplaced))
+    )
+    fix = f"ALTER SCHEMA … RENAME TO …, or ALTER TABLE … SET SCHEMA …; or leave {fact.name} out"
+    return Finding(Level.ERROR, fact.name, message, fix, short=short)
 
 
 def spellings(names: Iterable[str]) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from connectors.postgres import Connection, explained, unless_locked
@@ -43,7 +43,10 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
                  WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'r' AND pc.relpersistence = 'u'), '{}'),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
                  JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'f'), '{}')
+                 WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'f'), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
+                 JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.root = c.oid AND t.oid <> c.oid AND strpos(pn.nspname, '.') > 0), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
 """).replace("{hides}", HIDES)
@@ -85,6 +88,7 @@ class TableFacts:
         columns: all of its columns, generated ones too, in its order.
         unlogged: those of ``partitions`` whose changes are not in the log.
         foreign: those of ``partitions`` whose rows are on another server.
+        misplaced: those of ``partitions`` in a schema whose name has a dot.
     """
 
     name: str
@@ -108,6 +112,7 @@ class TableFacts:
     columns: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
@@ -132,14 +137,11 @@ def read_facts(connection: Connection, tables: Iterable[str], reader: str | None
     """
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign in connection.execute(
-            FACTS, {"tables": sorted(tables), "reader": reader}
-        ):
+        found = connection.execute(FACTS, {"tables": sorted(tables), "reader": reader})
+        for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign, misplaced in found:
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
-            unsent = (tuple(sorted(unlogged)), tuple(sorted(foreign)))
-            fact = TableFacts(
-                *[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns), *unsent]
-            )
+            unfit = (tuple(sorted(unlogged)), tuple(sorted(foreign)), tuple(sorted(misplaced)))
+            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns), *unfit])
             out[fact.name] = fact
         return out
 
@@ -149,8 +151,3 @@ def read_written(connection: Connection, tables: Iterable[str]) -> dict[str, tup
     with explained("reading the columns' defaults"):
         found = unless_locked(connection, WRITTEN, [sorted(tables)])
     return {str(table): tuple(columns) for table, columns in found}
-
-
-def generated_columns(facts: Collection[TableFacts]) -> list[str]:
-    """``schema.table.column`` of every generated column."""
-    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)

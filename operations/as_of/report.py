@@ -13,7 +13,7 @@ from operations.as_of.cut import Asked, Cut, with_cut
 from operations.as_of.naming import name_cut, refuse_named, refuse_ours
 from operations.as_of.reading import statements
 from operations.state.keys import kept_keys
-from sinks.iceberg.history import own_columns
+from sinks.iceberg.history import former_names, own_columns
 
 
 def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, say: Say) -> dict[str, Any]:
@@ -49,12 +49,12 @@ def told(pipeline: Pipeline, cut: Cut, tag: str | None) -> dict[str, Any]:
     texts = statements(pipeline, cut)
     tables = []
     for name, table in cut.tables.items():
-        snapshot = table.current_snapshot()
+        snapshot, columns = table.current_snapshot(), [field.name for field in table.schema().fields]
         tables.append(
             {
                 "table": name,
                 "history": ".".join(table.name()[-2:]),
-                "aside": set_aside([field.name for field in table.schema().fields], own_columns(table)),
+                "aside": set_aside(columns, own_columns(table), former_names(table)),
                 "snapshot": None if snapshot is None else snapshot.snapshot_id,
                 "sql": texts[name],
             }

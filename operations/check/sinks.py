@@ -110,6 +110,9 @@ def _indices(pipeline: Pipeline, sinks: Mapping[str, SearchSink]) -> Answer:
             continue  # the check «views» says so
         try:
             refused, others = refusals({**config, **PATIENCE}), of_others({**config, **PATIENCE})
+        except ConfigError as error:  # what `run` would be told as well, whichever server answers
+            found.append(Finding(Level.ERROR, f"sink {name}", error.what, error.fix))
+            continue
         except HeadwaterError as error:
             return Answer(INDICES, skipped=error.what)
         for view, why in refused.items():

@@ -48,7 +48,8 @@ def views_of_file(pipeline: Pipeline, name: str) -> list[str]:
     if sink.view or sink.views:
         return [sink.view] if sink.view else list(sink.views)
     tables = pipeline.source.tables if sink.tables == "all" or sink.tables is None else sink.tables
-    return [table.rsplit(".", 1)[-1] for table in tables if not table.endswith("*")]
+    names = [table.rsplit(".", 1)[-1] for table in tables if not table.endswith("*")]
+    return [name for name in names if sink.can_name(name)]  # of others there is nothing
 
 
 def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
@@ -116,7 +117,8 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
     Raises:
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
-    views = sorted({*generation.views(), *views_of_file(pipeline, name)})
+    noted = filter(pipeline.sinks[name].can_name, generation.views())
+    views = sorted({*noted, *views_of_file(pipeline, name)})
     if views:
         opened = open_target(plain_config(pipeline, name, generation.number, views))
         try:

@@ -14,7 +14,7 @@ from cdc.catalogue import Table
 from cdc.errors import ConfigError, NoPassword, SourceError
 from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
-from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
+from cdc.pipeline.fields import NAMESPACE, PATTERNS, PIPELINE_NAME
 from connectors.postgres import connect, of_tls
 from connectors.survey import LeftOut, Survey, few_enough, survey
 from operations.propose.held import filled, held
@@ -223,4 +223,6 @@ def _not_in_warehouse(table: Table) -> str | None:
         return "where two of its columns would have one name"
     if own := sorted(ICEBERG_COLUMNS.intersection(names)):
         return f"which has a column {own[0]} of its own"
+    if not re.fullmatch(NAMESPACE, table.name):
+        return "whose tables are called with letters, digits and '_' alone"
     return None

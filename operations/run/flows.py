@@ -86,8 +86,10 @@ def spec_of(
             typed, computed[view.name] = analysed_view(spark, pipeline, view)
             views.append(typed)
     if isinstance(sink, SearchSink):
-        with found.step():
-            check_mapping(build.sink, sink, build.views, goes_on=build.definition is None)
+        known = {view.name: view for view in views}
+        with found.step():  # of all its views, also of those that are not asked for
+            whole = [known.get(view.name, view) for view in build.views]
+            check_mapping(build.sink, sink, whole, goes_on=build.definition is None)
     found.end()
     config: dict[str, Any] = {}
     if not build.warehouse:

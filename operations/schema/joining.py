@@ -5,7 +5,7 @@ from __future__ import annotations
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
-from cdc.resolve.views import resolve_views
+from cdc.resolve.views import refuse_unlike_tables, resolve_views
 from operations.opened import going_on, kept_tables, with_table, without_absent
 from operations.state.folder import register_of
 from operations.state.frozen import known_to
@@ -82,7 +82,8 @@ def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, tab
     known = known_to(pipeline, generation, catalogue)
     try:
         defined = with_table(pipeline, generation, table)
-        resolve_views(without_absent(pipeline, defined, generation.sink, known), known, generation.sink)
+        views = resolve_views(without_absent(pipeline, defined, generation.sink, known), known, generation.sink)
+        refuse_unlike_tables(pipeline, generation.sink, [view for view in views if view.table.qualified == table])
     except ConfigError as error:
         return error
     return None

@@ -49,6 +49,8 @@ def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     kind = new.get("type")
     if "properties" in new and "properties" not in old:
         return False  # an object with known fields is another thing than one kept unindexed or flattened
+    if "properties" in old and kind in ("object", "nested"):
+        return "enabled" not in new  # nested or not, it has the same fields
     return not isinstance(kind, str) or kind == old.get("type")
 
 

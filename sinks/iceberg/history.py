@@ -57,6 +57,19 @@ def own_columns(table: Table) -> frozenset[str]:
     return frozenset(json.loads(table.properties.get(NUMBERS, "{}")))
 
 
+def former_names(table: Table) -> dict[str, set[str]] | None:
+    """Column -> the names that it has had: Iceberg knows a column by a number, and keeps all former schemas. None where
+    somebody's upkeep has removed some of them: they are numbered from 0 on."""
+    schemas = table.schemas()
+    if sorted(schemas) != list(range(len(schemas))):
+        return None
+    had: dict[int, set[str]] = {}
+    for schema in schemas.values():
+        for field in schema.fields:
+            had.setdefault(field.field_id, set()).add(field.name)
+    return {field.name: had[field.field_id] - {field.name} for field in table.schema().fields}
+
+
 def claimed_history(catalog: Catalog, namespace: str, table: str) -> int | None:
     """The newest lease token that has claimed a table's history (the source's, without its schema); None if there is no
     history, or if none has."""

@@ -97,7 +97,7 @@ def _asked(view: FoldView, spark: SparkSession, page: list[tuple[str, list[dict[
         return
     event = Shape({column.name: spark_type(column) for column in view.table.columns})
     shape = Shape({"__about": "string"}, arrays={"events": event})
-    kind = f"struct<{', '.join(f'`{name}`: {type_}' for name, type_ in view.state.items())}>"
+    kind = view.state_type
     said = folded(view.step, view.initial, kind, DataType.fromDDL(kind).jsonValue(), f"CAST(NULL AS {kind})")
     rows = [{"__about": about, "events": events} for about, events in page]
     for (about, events), (state,) in zip(page, ask(spark, shape, rows, [said]).rows, strict=True):

@@ -97,6 +97,16 @@ ROW: dict[str, Any] = {
 }
 
 
+def test_names_of_nested_columns_are_quoted_in_what_spark_reads_as_a_type() -> None:
+    """A backtick in one was the end of the whole view."""
+    odd = table("cities", "id", id="int4", **{"odd `name`": "text"})
+    columns = (("odd `name`", "odd `name`"),)
+    town = node(odd, "town", "ref", [("city", "id")], columns=columns)
+    root = node(PEOPLE, "people", refs=(town,))
+    view = JoinedView("people", PEOPLE, ("id",), root.columns, {"all": "to_json(town)"}, root=root)
+    assert dict(view.spark_schema())["town"].endswith("`odd ``name```:string>")
+
+
 def held(row: dict[str, Any]) -> dict[str, Any]:
     """A row as a table gives it back."""
     from decimal import Decimal

@@ -11,6 +11,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import KafkaError, LogGap, SlotLost
+from cdc.log.client import Topic
 from cdc.waits import Wait, waited_for
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
@@ -157,19 +158,32 @@ def test_topics_of_a_whole_schema_are_found_without_the_list(monkeypatch: pytest
         {table.qualified: table for table in (Table("shop", "a.b", (), ()), Table("shop", "new", (), ()))}
     )
     asked: list[list[str]] = []
-    monkeypatch.setattr(drop, "read_captured", lambda *given: entries("done", "shop.new"))
+    listed: dict[str, Captured] = {}
+    monkeypatch.setattr(drop, "read_captured", lambda *given: listed)
     monkeypatch.setattr(drop, "read_left", lambda *given: {})
     monkeypatch.setattr(drop, "read_catalogue", lambda setup, tables, absent: asked.append(tables) or there)
     topics = ["flights.shop.gone", "flights.shop.a.b"]
     # Another pipeline's, whose prefix is `flights.shop`; and other schemas.
     others = ["flights.shop.public.orders", "flights.shop.dead-letters", "flights.shopping.gone", "flights.public.gone"]
-    kafka = SimpleNamespace(beginning=lambda begins: [t for t in topics + others if t.startswith(tuple(begins))])
+    # The same, of a pipeline whose prefix is `flights.shop.eu`; and what an application makes of a topic's name.
+    loose = ["flights.shop.eu-events", "flights.shop.eu-signal", "flights.shop.new-retry-0"]
+    policies = {**dict.fromkeys(topics + others, "compact"), **dict.fromkeys(loose, "delete")}
+    policies["flights.shop.new-dlt"] = ""  # the brokers' own
+    kafka = SimpleNamespace(
+        beginning=lambda begins: [name for name in policies if name.startswith(tuple(begins))],
+        describe=lambda names: {
+            name: Topic(name, 2, 1, {"cleanup.policy": policies[name]} if policies[name] else {}) for name in names
+        },
+    )
     servers = SimpleNamespace(pipeline=file, kafka=kafka, setup=None, names=None)
     found = drop._topics(servers, topics=True)  # type: ignore[arg-type]
     assert {"flights.public.flights", "flights.shop.gone", "flights.shop.a.b", "flights.shop.new"} <= {*found}
-    assert not {*others} & {*found} and asked == [["shop.*"]]
+    assert not {*others, *loose, "flights.shop.new-dlt"} & {*found} and asked == [["shop.*"]]
     assert len(found) == len({*found}), "a broker's answer on a topic that is asked for twice can't be read"
     assert not {*topics} & {*drop._topics(servers, topics=False)}  # type: ignore[arg-type]
+    listed |= entries("done", "shop.old")  # what is not in the list was never ours
+    found = drop._topics(servers, topics=True)  # type: ignore[arg-type]
+    assert {"flights.shop.old", "flights.shop.new"} <= {*found} and "flights.shop.gone" not in found
 
 
 # --- the marker's topic, made again and empty

@@ -192,6 +192,32 @@ def test_table_keyed_by_its_replica_identity_names_its_key() -> None:
     assert config["message.key.columns"] == r"public\.log:b,a"
 
 
+def test_each_column_of_a_key_is_itself_and_no_pattern() -> None:
+    """Debezium takes each for a regular expression, and splits the option at commas, colons and semicolons."""
+    names = ("tenant", "no$", "a.b", "größe", "q(1)", "x,y:z;1", "order id")
+    keyed = Table("public", "log", tuple(Column(name, "integer", "int4") for name in names), names, "index")
+    config = connector_config(pipeline(), catalogue(keyed), [fact(name="public.log", has_primary_key=False)])
+    table, _, columns = config["message.key.columns"].partition(":")
+    assert (table, columns.split(",")[:2], columns.split(",")[3]) == (r"public\.log", ["tenant", r"no\x24"], "größe")
+    found = [next(name for name in (*names, "a_b") if re.fullmatch(one, name)) for one in columns.split(",")]
+    assert found == list(names)
+    assert not re.search(r"[:;\s]", columns)
+
+
+def test_a_table_whose_name_differs_in_case_only_keeps_its_columns_and_its_key() -> None:
+    """Debezium's patterns ignore case. Without such a table they stay as they are, or every connector would restart."""
+    columns = (Column("id", "integer", "int4"), Column("b", "text", "text"))
+    log, twin = Table("public", "log", columns, ("b",)), Table("public", "Log", columns, ("id",))
+    facts = [fact(name="public.log", has_primary_key=False, generated=("total", "sum"))]
+    alone = connector_config(pipeline(), catalogue(log), facts)
+    assert alone["message.key.columns"] == r"public\.log:b"
+    assert alone["column.exclude.list"] == r"public\.log\.sum,public\.log\.total"
+    both = connector_config(pipeline(), catalogue(log, twin), [*facts, fact(name="public.Log")])
+    assert both["message.key.columns"] == r"(?-i)public\.log:b"
+    assert both["column.exclude.list"] == r"(?-i)public\.log\.sum,(?-i)public\.log\.total"
+    assert "(?-i)" not in both["table.include.list"]
+
+
 def test_a_table_without_any_key_is_the_check_of_keys_business_alone() -> None:
     table = Table("public", "log", (Column("a", "text", "text"),), ())
     keyless = fact(name="public.log", has_primary_key=False, unique_keys=0)
@@ -253,6 +279,8 @@ def test_partitions_that_are_not_in_the_log_are_refused_by_name() -> None:
         ({"virtual": True, "replica_identity": "f", "toasted": False}, "virtual generated column"),
         ({"has_primary_key": False, "unique_keys": 2}, "several unique indexes"),
         ({"unlogged": ("s.t1",)}, "partitions of s.t are not in the log"),
+        # `apply` looked for its triggers' table in "archive", in the middle of its work.
+        ({"misplaced": ("archive.2024.p1",)}, "in a schema whose name has a dot: archive.2024.p1"),
     ],
 )
 def test_init_leaves_out_what_check_would_refuse(about: dict[str, Any], message: str) -> None:
@@ -278,6 +306,10 @@ def test_a_foreign_key_over_periods_is_told_apart() -> None:
 def test_generated_columns_are_excluded() -> None:
     config = connector_config(pipeline(), catalogue(), [fact(name="public.flights", generated=("total",))])
     assert config["column.exclude.list"] == r"public\.flights\.total"
+    other = Table("public", "flights2", (Column("id", "integer", "int4"),), ("id",))
+    facts = [fact(name=name, generated=("total",)) for name in ("public.flights2", "public.flights")]
+    both = connector_config(pipeline(), catalogue(*catalogue().tables.values(), other), facts)
+    assert both["column.exclude.list"] == r"public\.flights\.total,public\.flights2\.total"  # in the names' order
 
 
 @pytest.mark.parametrize("name", ["public.flights", "public.a$b", "s-1.T (x)+[y]", "a.b*"])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import orjson
+import psycopg
 import pytest
 
 from cdc.catalogue import Column, Table
@@ -16,7 +17,7 @@ from cdc.errors import ConfigError, SourceChanged
 from cdc.records.debezium_json import Decoder
 from cdc.records.encoding import JSON
 from cdc.types.times import days_of
-from connectors.absent_keys import ancient, key_text, unsure
+from connectors.absent_keys import KeyCheck, ancient, key_text, unsure
 from connectors.captured import Captured
 from connectors.conditions import unfit
 from connectors.database.history import Moment
@@ -295,6 +296,23 @@ def test_keys_that_debezium_may_change_are_not_looked_for() -> None:
     assert unsure(table(Column("b", "bit(8)", "bit"))) is None
     assert "a of type integer[]" in str(unsure(table(Column("a", "integer[]", "int4", array=True))))
     assert "has no key" in str(unsure(Table("public", "t", (), ())))
+
+
+def test_a_key_with_a_sign_of_percent_is_looked_for() -> None:
+    """The query has parameters, in which such a sign begins a placeholder; identifiers come with it as it is."""
+    columns = (Column("rate%", "integer", "int4"), Column("100%{}", '"a%"', "enum"))
+    asked = SimpleNamespace(
+        adapters=psycopg.adapters,
+        connection=None,
+        execute=lambda *_: [("rate%", "integer", None), ("100%{}", '"a%"', "x%")],
+    )
+    check = KeyCheck(asked, Table("public", "t%", columns, ("rate%", "100%{}")))  # type: ignore[arg-type]
+    text = check.query.as_string(None)
+    assert text % ("A", "B") == (
+        'SELECT k.nth FROM unnest(A::text[], B::text[]) WITH ORDINALITY AS k("k0", "k1", nth) WHERE NOT EXISTS'
+        ' (SELECT FROM "public"."t%" t WHERE t."rate%" OPERATOR("pg_catalog".=) k."k0"::integer'
+        ' AND t."100%{}" OPERATOR("x%".=) k."k1"::"a%")'
+    )
 
 
 @pytest.mark.parametrize(

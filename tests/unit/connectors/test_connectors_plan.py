@@ -73,6 +73,20 @@ def test_records_stay_until_a_batch_that_was_cut_could_be_read_again() -> None:
     assert [action.after for action in plan_topics(wanted, older)] == [{"min.compaction.lag.ms": "900000"}] * 2
 
 
+def test_topics_that_kafka_calls_one_are_refused_before_anything_is_made() -> None:
+    """Its metrics have an underscore for each dot. `apply` would stop once publication and triggers are made."""
+    columns = (Column("id", "integer", "int4"),)
+    orders, others = Table("app", "eu_orders", columns, ("id",)), Table("app_eu", "orders", columns, ("id",))
+    wanted = data_topics(pipeline(), catalogue(orders, others))
+    with pytest.raises(KafkaError, match=r"(?m)underscores only: flights.app_eu.orders beside flights.app.eu_orders$"):
+        plan_topics(wanted, {})
+    foreign = "flights.app_eu_orders"
+    with pytest.raises(KafkaError, match=rf"(?m)only: flights.app.eu_orders beside {foreign}$"):
+        plan_topics(data_topics(pipeline(), catalogue(orders)), {}, [foreign, "flights.app.eu.orders2"])
+    # Servers that make both have them already.
+    assert plan_topics(wanted, {topic.name: topic for topic in wanted}, [foreign]) == []
+
+
 def test_partitions_are_never_changed_silently() -> None:
     wanted = data_topics(pipeline(), catalogue())
     actual = {wanted[0].name: Topic(wanted[0].name, 6, 1, wanted[0].config)}

@@ -20,7 +20,7 @@ from cdc.pipeline.document import SyntaxProblem, parse
 from cdc.pipeline.loading import loads
 from cdc.resolve.views import resolve_views
 from connectors.preflight.tables import name_findings
-from connectors.survey import Survey
+from connectors.survey import Survey, _named_well
 from connectors.tables.foreign_keys import ForeignKey
 from operations.propose import names, proposal
 from operations.propose.budget import within
@@ -111,6 +111,13 @@ def test_a_table_whose_name_has_a_point_is_not_captured_at_all() -> None:
     """So nothing above has to write it."""
     for name in ("public.a.b", "public.a b", "public.ümlaut"):
         assert list(name_findings(name, {}, [name]))
+
+
+def test_of_tables_whose_topics_kafka_calls_one_the_first_is_captured() -> None:
+    names = ["app.eu_orders", "app_eu.orders", "app.other"]
+    plain, [left] = _named_well(names, names)
+    assert (plain, left.name) == (["app.eu_orders", "app.other"], "app_eu.orders")
+    assert left.why == "its topic and that of app.eu_orders would be one to Kafka"
 
 
 def test_a_key_called_id_as_in_mongodb_is_shown_as_id() -> None:

@@ -130,3 +130,16 @@ def test_a_dead_letter_of_any_kind_is_left_out(words: Any) -> None:
 @pytest.mark.parametrize("at", ["", [], {}], ids=["IndexError", "TypeError", "KeyError"])
 def test_a_moment_that_is_none_is_left_out_too(at: Any) -> None:
     assert by_window(EVENTS, [row(at=at), row(id=2)]) == 1
+
+
+def test_names_of_a_state_are_quoted_in_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backtick in one was the end of `verify`."""
+    from pyspark.sql.types import DataType
+
+    def parse(kind: str) -> Any:
+        raise ValueError(kind)
+
+    monkeypatch.setattr(DataType, "fromDDL", parse)
+    view = replace(fold(EVENTS), state={"odd `name`": "int", "n": "bigint"})
+    with pytest.raises(ValueError, match="struct<`odd ``name```: int, `n`: bigint>"):
+        list(folded._asked(view, None, [("a", [row()])]))  # type: ignore[arg-type]

@@ -55,14 +55,18 @@ def mended(pipeline: Pipeline) -> bool:
         'ALTER PUBLICATION "{}" DROP TABLE item',
         'ALTER PUBLICATION "{}" SET TABLE item WHERE (id < 100)',
         "ALTER PUBLICATION \"{}\" SET (publish = 'insert')",
+        'DROP PUBLICATION "{}"',
     ],
-    ids=["out", "filtered", "inserts alone"],
+    ids=["out", "filtered", "inserts alone", "dropped"],
 )
 def test_what_was_written_before_a_table_comes_back_is_there(
     shared_source: SourceDatabase, applied: Pipeline, spoiled: str, request: pytest.FixtureRequest
 ) -> None:
     """It was neither sent, for it lay before, nor read, for it was not committed yet: lost without a word."""
     source, name = shared_source, applied.source.publication
+    with source.connect() as connection:
+        if spoiled.startswith("DROP") and connection.info.server_version < 180000:
+            pytest.skip("the connector fails at changes from when there was no publication")
     new, gone = source.rows("SELECT 1000 + max(id), max(id) FILTER (WHERE id < 100) FROM item")[0]
     source.execute(spoiled.format(name))
     with source.connect() as writer, ThreadPoolExecutor(1) as pool:

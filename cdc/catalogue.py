@@ -163,6 +163,8 @@ class Catalogue:
         timeline: grows at every promotion or point-in-time recovery.
         database: its name.
         lsn: of the source's log in bytes, just before this was read; 0 if that is not known.
+        unseen: transactions (the lower half of their ids, as the log has them) that were open then, or whose end could
+            not be seen yet: what they did is not in it, though they may have written before ``lsn``.
         doubts: a newer value that does not fit may be of a shape that nobody has seen yet; False once a look that was
             taken because of one has found nothing new: it is what it is then.
         gone: tables that were there once, as they were last.
@@ -175,6 +177,7 @@ class Catalogue:
     lsn: int = 0
     doubts: bool = True
     gone: Mapping[str, Table] = field(default_factory=dict)
+    unseen: frozenset[int] = frozenset()
 
     def to_json(self) -> str:
         """JSON text; stable, so that two catalogues can be compared as text."""
@@ -184,6 +187,7 @@ class Catalogue:
                 "timeline": self.timeline,
                 "database": self.database,
                 "lsn": self.lsn,
+                **({"unseen": sorted(self.unseen)} if self.unseen else {}),
                 "tables": [as_stored(self.tables[name]) for name in sorted(self.tables)],
             },
             sort_keys=True,
@@ -205,6 +209,7 @@ class Catalogue:
                 int(raw["timeline"]),
                 str(raw["database"]),
                 int(raw.get("lsn", 0)),
+                unseen=frozenset(map(int, raw.get("unseen", ()))),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"not a saved catalogue: {error!r}", fix="delete the file; it is read again") from error

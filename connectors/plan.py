@@ -71,6 +71,7 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
         pipeline.source.publication,
         [*captured, *names.published],
         servers.setup.info.server_version,
+        fresh=actual.fresh,
     )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
     emptied = emptied_tables(servers, actual)

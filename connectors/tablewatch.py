@@ -25,13 +25,29 @@ from connectors.changed import (
 )
 from connectors.database.history import read_moment
 from connectors.database.lost import note_whole
-from connectors.database.sightings import Sighting, look
+from connectors.database.sightings import Sighting, altering, look
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, explained, has_columns, has_table, within
 
 RIGHTS = "SELECT has_table_privilege({0}, 'SELECT') AND has_table_privilege({0}, 'UPDATE')"
 # Between two notes that all tables are whole: so much more than was lost is refused to who asks for a cut.
 WHOLE_SECONDS = 30.0
+
+
+def look_once(pipeline: Pipeline, kept: Mapping[str, KeptKey]) -> dict[str, TableChanged]:
+    """Look at the captured tables, and note what is seen: gaps, or that all of them are whole.
+
+    Args:
+        pipeline, kept: as ``TableWatch``.
+
+    Returns:
+        Tables with a gap, and the error of each; none if Postgres does not answer.
+    """
+    watch = TableWatch(pipeline, kept)
+    try:
+        return watch.look()
+    finally:
+        watch.close()
 
 
 class TableWatch:
@@ -79,6 +95,9 @@ class TableWatch:
         moment = read_moment(connection) if due else None
         captured, publication = read_captured(connection, self.names), self.pipeline.source.publication
         captured = complete_keys(connection, self.names, captured, self.kept)
+        oids = [entry.identity.oid for entry in captured.values() if entry.identity is not None]
+        if moment is not None and altering(connection, oids):
+            moment = None  # what was done may lie before it, and not be seen now
         seen = look_at(connection, publication, captured)
         found = differences(captured, seen, publication)
         note_gaps(connection, self.names, captured, found)

@@ -39,16 +39,19 @@ class Fit:
 
     Attributes:
         lsn: of the source's log, in bytes, until which the table is known: what does not fit and is from before that
-            is of a former shape; what is newer is of a shape that nobody has seen yet. 0: never ask.
+            is of a former shape; what is newer is of a shape that nobody has seen yet. 0: none is.
         used: columns that are needed.
         all_columns: also a column that is not known matters.
         values: also a newer value or key that does not fit is doubted, and not only the columns' names.
+        unseen: transactions whose end could not be seen when the table was looked at: what they have written is newer
+            than what is known, wherever it lies. One of them may have altered the table.
     """
 
     lsn: int = 0
     used: frozenset[str] = frozenset()
     all_columns: bool = False
     values: bool = True
+    unseen: frozenset[int] = frozenset()
 
 
 class Decoder:
@@ -139,7 +142,7 @@ class Decoder:
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             record = f"{topic}/{partition}/{offset}"
-            if isinstance(error, _OtherKey) and self._newer(self.told(value)[0]):
+            if isinstance(error, _OtherKey) and self._fit.values and self._newer(*self.told(value)):
                 raise self._unknown(record, str(error)) from error
             raise self._undecodable(error, value, record) from error
 
@@ -163,19 +166,22 @@ class Decoder:
         A large value that is left out is no matter of a shape.
 
         Args:
-            change: the record, decoded.
+            change: the record that was decoded last.
             error: what its values have met.
 
         Raises:
             ShapeUnknown: it is newer than what is known of the table (transient).
         """
-        if self._newer(change.position) and not isinstance(error, UnavailableValue):
+        told = (change.position, transaction_of(self.source)) if change.position else (0, None)
+        if self._fit.values and self._newer(*told) and not isinstance(error, UnavailableValue):
             record = f"{change.topic}/{change.partition}/{change.offset}"
             said = error.what.removeprefix(f"record {record}").lstrip(": ")  # said once is enough
             raise self._unknown(record, said) from error
 
-    def _newer(self, position: int) -> bool:
-        return bool(self._fit.lsn) and self._fit.values and position > self._base + self._fit.lsn
+    def _newer(self, position: int, transaction: int | None) -> bool:
+        """Whether a record may be of a shape that nobody has seen yet."""
+        fit = self._fit
+        return (bool(fit.lsn) and position > self._base + fit.lsn) or transaction in fit.unseen
 
     def _unknown(self, record: str, said: str) -> ShapeUnknown:
         return ShapeUnknown(
@@ -219,7 +225,7 @@ class Decoder:
             ShapeUnknown: see ``decode``.
         """
         fit = self._fit
-        newer = bool(fit.lsn) and lsn_of(source) > fit.lsn
+        newer = self._newer(self._base + lsn_of(source), transaction_of(source))
         if self._moved and (then := self._moved.get(frozenset(after))) is not None:
             if newer and fit.used:  # a later shape may have the names of that one again
                 raise self._unknown(record, "has the columns of a former shape")

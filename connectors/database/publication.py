@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
@@ -11,7 +12,11 @@ from connectors.actions import Action, statements
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
 
+if TYPE_CHECKING:
+    from connectors.servers import Servers
+
 # A TRUNCATE has no key and could not be written to a compacted topic: it is not even sent. See policy.truncate.
+SENT = frozenset({"insert", "update", "delete"})
 OPTIONS = sql.SQL("publish = 'insert, update, delete', publish_via_partition_root = true")
 # Since 18 Postgres refuses the application's updates of a table with REPLICA IDENTITY FULL and a generated column,
 # unless the publication sends generated columns too (the connector leaves them out again).
@@ -41,7 +46,12 @@ class Publication:
     @property
     def right_options(self) -> bool:
         """It sends what is needed, and nothing that is not."""
-        return self.via_root and self.operations == {"insert", "update", "delete"} and self.generated is not False
+        return self.via_root and self.operations == SENT and self.generated is not False
+
+    @property
+    def sends_all(self) -> bool:
+        """Of the rows of its tables no change is missing."""
+        return self.via_root and self.operations >= SENT
 
     def describe(self) -> str:
         """Its options in a few words."""
@@ -51,7 +61,7 @@ class Publication:
 
 
 # Its right options, in the same words.
-WANTED = Publication(frozenset(), frozenset({"insert", "update", "delete"}), True, False, frozenset()).describe()
+WANTED = Publication(frozenset(), SENT, True, False, frozenset()).describe()
 
 
 def options(server_version: int) -> sql.Composed:
@@ -104,15 +114,20 @@ def _generated(connection: Connection, oid: int) -> bool:
 
 
 def plan_publication(
-    actual: Publication | None, name: str, tables: Iterable[str], server_version: int
+    actual: Publication | None, name: str, tables: Iterable[str], server_version: int, *, fresh: bool
 ) -> tuple[list[Action], list[Action]]:
     """What must change in the publication. Pure.
+
+    Postgres sends a change if the publication had its table then, whenever it is committed. What a transaction wrote
+    before its table came is never sent, and it is not seen by who reads the table while that transaction is open: so a
+    table comes when nobody writes to it.
 
     Args:
         actual: the publication as it is; None if there is none.
         name: its name.
         tables: captured tables and our own, as ``schema.table``.
         server_version: as libpq tells it, 180001.
+        fresh: nothing was ever captured: the slot is made after this, and that waits for every open transaction.
 
     Returns:
         Actions to do before the connector changes (tables that come), and after it (tables that go): a connector
@@ -120,16 +135,23 @@ def plan_publication(
     """
     wanted = set(tables)
     publication, right = sql.Identifier(name), options(server_version)
-    if actual is None:
+    written = set() if fresh else wanted
+    if actual is None and fresh:
         create = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH {}").format(publication, _list(wanted), right)
         after = {"tables": sorted(wanted), "options": right.as_string()}
         detail = f"create for {len(wanted)} tables"
         run = statements(f"creating publication {name}", create)
         return [Action("publication", name, detail, None, after, run)], []
     before, after_connector = [], []
+    if actual is None:
+        # Its tables come one by one: locks on several at once may end in a deadlock with the application.
+        create = sql.SQL("CREATE PUBLICATION {} WITH {}").format(publication, right)
+        run = statements(f"creating publication {name}", create)
+        before.append(Action("publication", name, "create", None, {"tables": [], "options": right.as_string()}, run))
+        actual = Publication(frozenset(), SENT, True, False, frozenset())
     if not actual.right_options:
         alter = sql.SQL("ALTER PUBLICATION {} SET {}").format(publication, right)
-        run = statements(f"altering publication {name}", alter)
+        run = _apart(f"altering publication {name}", set() if actual.sends_all else written, alter)
         before.append(Action("publication", name, "set options", actual.describe(), right.as_string(), run))
     restricted = actual.filtered & wanted
     for table in sorted(restricted):
@@ -138,12 +160,12 @@ def plan_publication(
             sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(publication, sql.SQL(verb), identifier(table))
             for verb in ("DROP", "ADD")
         )
-        run = statements(f"removing the filter on {table} from publication {name}", *parts)
+        run = _apart(f"removing the filter on {table} from publication {name}", written & {table}, *parts)
         detail, alike = f"send all rows and columns of {table}", f"{name} sends all of their rows and columns"
         before.append(Action("publication", name, detail, "filtered", "whole", run, (table,), alike))
     for table in sorted(wanted - actual.tables):
         add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, identifier(table))
-        run = statements(f"adding {table} to publication {name}", add)
+        run = _apart(f"adding {table} to publication {name}", written & {table}, add)
         alike = f"add to {name}"
         before.append(Action("publication", name, f"add table {table}", None, table, run, (table,), alike))
     for table in sorted(actual.tables - wanted) if not actual.all_tables else []:
@@ -152,6 +174,22 @@ def plan_publication(
         alike = f"remove from {name}"
         after_connector.append(Action("publication", name, f"remove table {table}", table, None, run, (table,), alike))
     return before, after_connector
+
+
+def _apart(what: str, tables: Iterable[str], *composed: sql.Composed) -> Callable[[Servers], None]:
+    """Run SQL as ``statements`` does, when no open transaction has written to tables or their partitions, and before
+    any other does."""
+
+    def run(servers: Servers) -> None:
+        with explained(what), servers.setup.transaction():
+            for table in sorted(tables):
+                with explained(f"waiting until nobody writes to {table}"):  # each by itself: an error names it
+                    lock = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(identifier(table))
+                    servers.setup.execute(lock)
+            for statement in composed:
+                servers.setup.execute(statement)
+
+    return run
 
 
 def _list(tables: Iterable[str]) -> sql.Composable:

@@ -50,6 +50,15 @@ WHERE i.indrelid = ANY(%s) AND i.indisunique AND NOT i.indisprimary AND i.indimm
   AND i.indpred IS NULL
 """
 
+# Held until everyone can see what was done, which may be in the log by then. A publication that comes to send other
+# operations (SET) holds none.
+ALTERING = """
+SELECT EXISTS (
+    SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.mode = 'AccessExclusiveLock' AND l.granted
+      AND (l.relation = ANY(%s::oid[]) OR l.classid IN ('pg_publication'::regclass, 'pg_publication_rel'::regclass)))
+"""
+
 # The files with a table's rows, those of all partitions.
 FILES = over_trees("""
 SELECT n.nspname || '.' || c.relname,
@@ -202,6 +211,21 @@ def look(connection: Connection, publication: str, names: Sequence[str], oids: C
     ]
     wanted = set(names)
     return Seen({s.name: s for s in sightings if s.name in wanted}, {s.oid: s for s in sightings})
+
+
+def altering(connection: Connection, oids: Collection[int]) -> bool:
+    """Whether somebody alters tables, or a publication: a look may not see what of it is in the log already.
+
+    Args:
+        connection: any role's.
+        oids: of the tables.
+
+    Raises:
+        SourceUnavailable: the connection broke (transient).
+    """
+    with explained("looking at the captured tables' locks"):
+        row = connection.execute(ALTERING, [list(oids)]).fetchone()
+    return bool(row and row[0])
 
 
 def files_of(connection: Connection, tables: Collection[str]) -> dict[str, str]:

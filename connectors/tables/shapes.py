@@ -64,6 +64,13 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
        - '0/0'::pg_lsn
 """
 
+# Those that have a number, and whose end nobody can see yet; of each the half that the log has. In this order: one that
+# is being prepared is found in one of the two. (A snapshot names none beyond the last one that has ended.)
+OPEN = """
+SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+UNION ALL SELECT transaction::text::bigint FROM pg_prepared_xacts
+"""
+
 READING = "reading the captured tables' columns"
 
 
@@ -99,19 +106,21 @@ def read_shapes(
         absent: takes the error of each table that is not there.
 
     Returns:
-        The catalogue, which holds for records up to its ``lsn`` unless a transaction was changing a table at that very
-        moment; and for each table its shape, whose ``since`` is a position by which it certainly held.
+        The catalogue, which holds for records up to its ``lsn`` but those of its ``unseen`` transactions, which may be
+        changing a table; and for each table its shape, whose ``since`` is a position by which it certainly held.
 
     Raises:
         SourceError: as ``read_catalogue`` (SourceUnavailable: transient).
     """
     with explained(READING):
         first = _position(connection)
+        # What has written before ``first``, and is not among them, is seen by who looks after this.
+        unseen = frozenset(number for (number,) in connection.execute(OPEN))
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             catalogue, facts = _look(connection, tables, places, absent)
         last = _position(connection)
-    return replace(catalogue, lsn=first), _shapes(catalogue, facts, last)
+    return replace(catalogue, lsn=first, unseen=unseen), _shapes(catalogue, facts, last)
 
 
 def read_shapes_inside(connection: Connection, tables: Sequence[str]) -> tuple[Catalogue, Mapping[str, Shape]]:

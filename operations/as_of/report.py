@@ -8,9 +8,11 @@ from cdc.pipeline import Pipeline
 from cdc.records.history import set_aside
 from cdc.records.position import format_lsn, unpack
 from cdc.saying import Say
+from connectors.tablewatch import look_once
 from operations.as_of.cut import Asked, Cut, with_cut
 from operations.as_of.naming import name_cut, refuse_named, refuse_ours
 from operations.as_of.reading import statements
+from operations.state.keys import kept_keys
 from sinks.iceberg.history import former_names, own_columns
 
 
@@ -33,6 +35,8 @@ def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, s
     def work(cut: Cut) -> dict[str, Any]:
         if tag is not None:
             refuse_named(pipeline, cut.sink, tag)
+            # A table that is altered next is in doubt since all were last seen whole, and the cut shall not be.
+            look_once(pipeline, kept_keys(pipeline))
             name_cut(cut, tag)
         return told(pipeline, cut, tag)
 

@@ -28,14 +28,13 @@ def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: boo
         values: whether values that do not fit speak of a table that was changed.
     """
     fits = {}
-    for topic in spec.topics:
+    for topic in spec.topics if catalogue.lsn or catalogue.unseen else ():
         table = catalogue.tables[spec.tables[topic].qualified]
-        if catalogue.lsn and table.qualified in frozen.tables:
-            fits[topic] = Fit(catalogue.lsn, values=values)
-        elif catalogue.lsn:
+        fit = Fit(catalogue.lsn, values=values, unseen=catalogue.unseen)
+        if table.qualified not in frozen.tables:
             used = _used(spec, topic, table)
-            whole = used >= {column.name for column in supported(table).columns}
-            fits[topic] = Fit(catalogue.lsn, used, whole, values)
+            fit = replace(fit, used=used, all_columns=used >= {column.name for column in supported(table).columns})
+        fits[topic] = fit
     return fits
 
 

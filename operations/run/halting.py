@@ -19,7 +19,7 @@ from cdc.outbox import by_topic, topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
 from connectors.marker_watch import MarkerWatch
-from connectors.tablewatch import TableWatch
+from connectors.tablewatch import look_once
 from operations.state.catalogue import source_catalogue
 from operations.state.frozen import with_gone
 from operations.state.keys import kept_keys
@@ -36,11 +36,7 @@ def refuse_changed(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> None:
         TableChanged: of the first such table (terminal).
         StateError: what is kept of a sink can't be read (terminal).
     """
-    watch = TableWatch(pipeline, kept_keys(pipeline))
-    try:
-        changed = watch.look()
-    finally:
-        watch.close()
+    changed = look_once(pipeline, kept_keys(pipeline))
     views = resolve_views(pipeline, with_gone(pipeline, sink, catalogue), sink)
     read = {table for view in views for table in view_tables(view)}
     for table in sorted(read & changed.keys()):

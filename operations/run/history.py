@@ -329,9 +329,9 @@ def spec_of(opened: OpenedHistory, catalogue: Catalogue, snapshot_lsn: int) -> F
     tables = {pipeline.topic(name): table for name, table in tables_read(opened, catalogue).items()}
     fits = {}
     for topic, table in tables.items():
-        if catalogue.lsn:
+        if catalogue.lsn or catalogue.unseen:
             used = frozenset(column.name for column in supported(table).columns)
-            fits[topic] = Fit(catalogue.lsn, used, True, catalogue.doubts)
+            fits[topic] = Fit(catalogue.lsn, used, True, catalogue.doubts, catalogue.unseen)
     return FlowSpec(
         sink=opened.sink,
         views={table.qualified: View.identity(table, table.qualified) for table in tables.values()},

@@ -238,9 +238,9 @@ class Evolving:
     def _take_again(self, engine: Engine, look: Look, retake: Collection[tuple[str, int]]) -> None:
         """Open generations anew with the tables as they are: those that are concerned, and those that doubt.
 
-        What was written before the look began fits what it has seen, or no shape: who doubts although nothing has
+        What was committed before the look began fits what it has seen, or no shape: who doubts although nothing has
         changed for him takes values as they are from then on, or one column that never fits would stop him again and
-        again; and who doubts even so takes everything.
+        again; and who doubts even so takes everything but what transactions wrote that the look could not see.
         """
         now, known = time.monotonic(), look.catalogue
         engine.catalogue = known

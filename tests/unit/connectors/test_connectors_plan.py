@@ -22,7 +22,6 @@ from connectors.captured import Captured, plan_captured
 from connectors.connector import RunningConnector, plan_connector
 from connectors.cut_snapshot import delete_event, is_ghost
 from connectors.database.identity import plan_replica_identity
-from connectors.database.publication import Publication, plan_publication
 from connectors.database.slot import Slot
 from connectors.debezium import HIDDEN
 from connectors.ledger import LedgerEntry
@@ -34,14 +33,8 @@ from connectors.tables.catalogue import near_misses, numeric_typmod
 from connectors.topics import data_topics, plan_topics
 from tests.support.connector_cases import catalogue, fact, pipeline
 
-RIGHT = {"operations": frozenset({"insert", "update", "delete"}), "via_root": True, "all_tables": False}
 RUNNING = Status("RUNNING", ("RUNNING",), "")
 STREAMING = {"lsn": 1000, "lsn_commit": 1000}
-
-
-def publication(*tables: str, **other: object) -> Publication:
-    values = {"tables": frozenset(tables), "filtered": frozenset(), **RIGHT, **other}
-    return Publication(**values)  # type: ignore[arg-type]
 
 
 def slot(**other: object) -> Slot:
@@ -102,26 +95,6 @@ def test_partitions_are_never_changed_silently() -> None:
     ) as error:
         plan_topics(wanted, actual)
     assert "kafka.partitions: 6" in error.value.fix
-
-
-# --- publication
-
-
-def test_publication_gains_tables_before_the_connector_and_loses_them_after() -> None:
-    before, after = plan_publication(publication("s.a", "s.b"), "p", ["s.b", "s.c"], 170000)
-    assert shown(before) == ["publication p: add table s.c"]
-    assert shown(after) == ["publication p: remove table s.a"]
-
-
-def test_publication_with_wrong_options_or_filters_is_mended() -> None:
-    actual = publication("s.a", operations=frozenset({"insert", "truncate"}), filtered=frozenset({"s.a"}))
-    before, after = plan_publication(actual, "p", ["s.a"], 170000)
-    assert shown(before) == ["publication p: set options", "publication p: send all rows and columns of s.a"]
-    assert after == []
-
-
-def test_publication_of_all_tables_is_not_narrowed() -> None:
-    assert plan_publication(publication("s.a", "s.b", all_tables=True), "p", ["s.a"], 170000) == ([], [])
 
 
 # --- connector and slot

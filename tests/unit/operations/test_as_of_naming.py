@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from cdc.errors import TagExists, UnknownName
-from operations.as_of import naming
+from operations.as_of import naming, report
 from operations.as_of.naming import drop_cut, list_cuts, name_cut, named_cut
 from operations.as_of.report import as_of
 from sinks.iceberg.history import SOURCE, TABLE, cuts_of, tag
@@ -241,6 +241,22 @@ def test_a_branchs_name_is_given_to_no_cut_and_nothing_is_waited_for(name: str) 
     with pytest.raises(TagExists, match=f"no cut can be called {name}: so is") as found:
         as_of(nothing, None, nothing, name, print)
     assert found.value.fix == "choose another name"
+
+
+def test_before_a_cut_is_named_all_tables_are_seen_whole(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was refused as lying in doubt, for half a minute at most, once a table was altered next."""
+    sink.make("a")
+    cut, seen = cut_over(sink.catalog, 7, "a_history"), list[set[str]]()
+    cut.sink = "lake"
+    monkeypatch.setattr(report, "with_cut", lambda *asked: asked[-1](cut))
+    monkeypatch.setattr(report, "kept_keys", lambda _: {})
+    monkeypatch.setattr(report, "told", lambda *_: {})
+    monkeypatch.setattr(report, "look_once", lambda *_: seen.append(sink.refs("a_history")))
+    nothing: Any = None
+    as_of(sink.pipeline, None, nothing, None, print)
+    assert seen == [], "a cut without a name is asked for anew each time"
+    as_of(sink.pipeline, None, nothing, "march", print)
+    assert (seen, sink.refs("a_history")) == ([{"main"}], {"main", "march"})
 
 
 def test_a_name_is_taken_back_of_a_table_that_the_sink_keeps_no_more(sink: Sink) -> None:

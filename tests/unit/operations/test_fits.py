@@ -111,3 +111,32 @@ def test_the_work_of_a_generation_goes_by_what_was_read_again_and_does_without_a
         assert table.since == since
     with pytest.raises(ConfigError, match="'gone' that none of its views has"):  # one that is made of the file
         spec_of(replace(build, definition={}), catalogue, cast(Any, None), 0)
+
+
+EVENT = (
+    b'{"op":"u","after":%s,"source":{"table":"hives","schema":"club","txId":77,"lsn":960,'
+    b'"sequence":"[\\"900\\",\\"960\\"]","snapshot":"false","ts_ms":1}}'
+)
+
+
+@pytest.mark.parametrize("lsn", [1000, 0])
+def test_what_a_transaction_wrote_that_was_open_when_the_table_was_looked_at_is_newer(lsn: int) -> None:
+    """It had renamed a column, and written, before the look that could not see it: the column was null for good."""
+    spec: Any = SimpleNamespace(
+        topics={"t": ("slim",)}, tables={"t": HIVES}, views={"slim": replace(VIEW, columns=(("code", "code"),))}
+    )
+    known = Catalogue({"club.hives": HIVES}, lsn=lsn, unseen=frozenset((77,)))
+    found = fits_of(spec, known, Frozen(), values=True)["t"]
+    decoder = Decoder(HIVES, fit=found)
+    with pytest.raises(ShapeUnknown, match="has no column code"):
+        decoder.decode(b'{"id":1}', EVENT % b'{"id":1,"label":"new"}', "t", 0, 7)
+    with pytest.raises(ShapeUnknown, match="its key lacks the column id"):
+        decoder.decode(b'{"number":1}', EVENT % b'{"id":1,"code":"new"}', "t", 0, 7)
+    change = decoder.decode(b'{"id":1}', EVENT % b'{"id":1,"code":5}', "t", 0, 7)
+    with pytest.raises(ShapeUnknown, match="expected text, got int"):
+        decoder.doubt(change, DecodeError("record t/0/7: expected text, got int", means="", fix=""))
+    seen = Decoder(HIVES, fit=replace(found, unseen=frozenset((76, 78))))
+    assert seen.decode(b'{"id":1}', EVENT % b'{"id":1,"label":"new"}', "t", 0, 7).after == {"id": 1, "label": "new"}
+    names_alone = Decoder(HIVES, fit=replace(found, values=False))
+    names_alone.doubt(change, DecodeError("record t/0/7: expected text, got int", means="", fix=""))
+    assert Catalogue.from_json(known.to_json()) == known, "the database may be away at the next start"

@@ -1,0 +1,146 @@
+"""Transactions that are open while their table comes into the publication, or is looked at: nothing of them is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pytest
+
+from cdc.errors import ShapeUnknown, SourceUnavailable
+from cdc.pipeline import Pipeline
+from cdc.records.debezium_json import Decoder, Fit
+from connectors.apply import apply, plan_pipeline
+from connectors.database.lost import WHOLE
+from connectors.names import Names
+from connectors.snapshot import wait_snapshot
+from connectors.tables.shapes import read_shapes
+from connectors.tablewatch import look_once
+from tests.support.source import SourceDatabase, eventually
+
+pytestmark = pytest.mark.stack
+
+WAITING = "SELECT FROM pg_locks WHERE relation = 'item'::regclass AND NOT granted"
+
+
+@pytest.fixture(scope="module")
+def applied(shared_source: SourceDatabase) -> Iterator[Pipeline]:
+    """A captured table, snapshot done."""
+    shared_source.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, name text)",
+        "INSERT INTO item SELECT n, 'name ' || n FROM generate_series(1, 9) n",
+    )
+    pipeline = shared_source.pipeline("public.item")
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    yield pipeline
+
+
+def equal(source: SourceDatabase, pipeline: Pipeline) -> bool:
+    rows = dict(source.rows("SELECT id, name FROM item"))
+    latest = source.latest(pipeline.topic("public.item")).values()
+    return {row["id"]: row["name"] for row in latest if row is not None} == rows
+
+
+def mended(pipeline: Pipeline) -> bool:
+    apply(pipeline)
+    return wait_snapshot(pipeline, seconds=90).done
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        'ALTER PUBLICATION "{}" DROP TABLE item',
+        'ALTER PUBLICATION "{}" SET TABLE item WHERE (id < 100)',
+        "ALTER PUBLICATION \"{}\" SET (publish = 'insert')",
+        'DROP PUBLICATION "{}"',
+    ],
+    ids=["out", "filtered", "inserts alone", "dropped"],
+)
+def test_what_was_written_before_a_table_comes_back_is_there(
+    shared_source: SourceDatabase, applied: Pipeline, spoiled: str, request: pytest.FixtureRequest
+) -> None:
+    """It was neither sent, for it lay before, nor read, for it was not committed yet: lost without a word."""
+    source, name = shared_source, applied.source.publication
+    with source.connect() as connection:
+        if spoiled.startswith("DROP") and connection.info.server_version < 180000:
+            pytest.skip("the connector fails at changes from when there was no publication")
+    new, gone = source.rows("SELECT 1000 + max(id), max(id) FILTER (WHERE id < 100) FROM item")[0]
+    source.execute(spoiled.format(name))
+    with source.connect() as writer, ThreadPoolExecutor(1) as pool:
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO item VALUES (%s, 'written')", [new])
+        writer.execute("UPDATE item SET name = 'changed' WHERE id = 1")
+        writer.execute("UPDATE item SET name = name || ' again' WHERE id = 2")
+        writer.execute("DELETE FROM item WHERE id = %s", [gone])
+        working = pool.submit(mended, applied)
+        assert eventually(lambda: working.done() or bool(source.rows(WAITING)))
+        writer.execute("COMMIT")
+        assert working.result()
+    assert eventually(lambda: equal(source, applied), 15), request.node.name
+    assert plan_pipeline(applied) == []
+
+
+def test_who_writes_for_too_long_is_waited_for_no_longer(shared_source: SourceDatabase, applied: Pipeline) -> None:
+    source = shared_source
+    source.execute(f'ALTER PUBLICATION "{applied.source.publication}" DROP TABLE item')
+    with source.connect() as writer:
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO item VALUES (-1, 'written')")
+        with pytest.raises(SourceUnavailable, match=r"until nobody writes to public\.item: gave up") as found:
+            apply(applied)
+        assert "add table public.item" in found.value.means and found.value.transient
+        published = source.rows("SELECT tablename FROM pg_publication_tables WHERE schemaname = 'public'")
+        assert published == []
+        writer.execute("COMMIT")
+    assert mended(applied)
+    assert eventually(lambda: equal(source, applied), 15)
+
+
+def seen_whole(source: SourceDatabase, pipeline: Pipeline) -> list[Any]:
+    names = Names.of(pipeline)
+    return source.rows(f"SELECT token FROM {names.schema}.{names.witness} WHERE runner = '{WHOLE}'")
+
+
+@pytest.mark.parametrize(
+    "altered", ['ALTER PUBLICATION "{}" DROP TABLE item', "ALTER TABLE item REPLICA IDENTITY FULL"]
+)
+def test_tables_are_not_seen_whole_while_one_of_them_is_altered(
+    shared_source: SourceDatabase, applied: Pipeline, altered: str
+) -> None:
+    """It may be in the log, and what was written behind it not sent, while nobody can see it yet."""
+    before = seen_whole(shared_source, applied)
+    with shared_source.connect() as altering:
+        altering.execute("BEGIN")
+        altering.execute(altered.format(applied.source.publication).encode())
+        assert look_once(applied, {}) == {} and seen_whole(shared_source, applied) == before
+        altering.execute("ROLLBACK")
+    assert look_once(applied, {}) == {} and seen_whole(shared_source, applied) > before
+
+
+def test_a_column_that_is_renamed_while_its_table_is_looked_at_is_waited_for(
+    shared_source: SourceDatabase, applied: Pipeline
+) -> None:
+    """Its record lay before the position of the look, which saw the former name: the column was null for good."""
+    source, topic = shared_source, applied.topic("public.item")
+    with source.connect() as writer, source.connect(source.replicator) as looking:
+        writer.execute("BEGIN")
+        writer.execute("ALTER TABLE item RENAME name TO label")
+        writer.execute("INSERT INTO item VALUES (-2, 'renamed')")
+        catalogue, _ = read_shapes(looking, ["public.item"])
+        writer.execute("COMMIT")
+    table = catalogue.tables["public.item"]
+    assert "name" in table.by_name
+
+    def written() -> list[dict[str, Any]]:
+        return [value for _, value in source.records(topic) if value and (value["after"] or {}).get("id") == -2]
+
+    assert eventually(lambda: bool(written()), 15)
+    [event] = written()
+    decoder = Decoder(table, fit=Fit(catalogue.lsn, frozenset(table.by_name), True, True, catalogue.unseen))
+    with pytest.raises(ShapeUnknown, match="has no column name, has label besides"):
+        decoder.decode(b'{"id":-2}', orjson.dumps(event), topic, 0, 0)
+    with source.connect(source.replicator) as looking:
+        assert catalogue.unseen and not catalogue.unseen & read_shapes(looking, ["public.item"])[0].unseen

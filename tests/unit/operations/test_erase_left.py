@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import SinkUnavailable
+from cdc.join.rows import Stamp, write
 from cdc.letters.deadletter import DeadLetter
 from cdc.log import letter_log
 from cdc.log.letter_log import LetterLog, Raw
@@ -31,6 +32,7 @@ from operations.erase.tables import Held
 from operations.erase.warehouse import SINCE, TABLES, UNTOLD
 from operations.opened import Opened
 from sinks.iceberg.remains import Remains
+from sinks.rowstore.contract import Swap
 from spark.disk.register import Registered
 from spark.disk.state import Generation
 from spark.warehouse import erasing
@@ -181,6 +183,30 @@ def test_a_letter_behind_a_tombstone_is_written_again_before_compaction_comes(
     monkeypatch.setattr(LetterLog, "raw", raw)
     assert Letters(subject(tmp_path, "7"), [build(tmp_path, View.identity(PERSONS))]).supersede() == 0
     assert [(one.key(), one.value()) for one in topic.records[3:]] == [(again.record_key(), again.to_json())]
+
+
+@pytest.mark.parametrize("waits", [0, 1])
+def test_the_mark_of_a_deleted_row_forgets_its_foreign_keys_once_nobody_has_to_act_on_them(
+    tmp_path: Path, waits: int
+) -> None:
+    """Else documents of its former parents would show it for ever: nothing told of them any more."""
+    stamp = Stamp(9, 5, 3)
+    value, asked, swapped = write(stamp, [[7]], b"", 4), list[Any](), list[Any]()
+
+    def pipeline(commands: Sequence[tuple[str, ...]]) -> list[int]:
+        asked.extend(commands)
+        return [waits]
+
+    store = SimpleNamespace(
+        get=lambda _: [value],
+        beside=lambda _: "{b}",
+        pipeline=pipeline,
+        swap=lambda swaps, _attempt: swapped.extend(swaps),
+    )
+    servers._bare_mark(cast(Any, store), subject(tmp_path, "7"), "r:1:7")
+    assert asked == [("SISMEMBER", "{b}u:p.public.persons/3", "r:1:7")]
+    bare = write(stamp, [], b"", 4)
+    assert swapped == ([] if waits else [Swap("r:1:7", value, bare, fades=True)]), "unless it is another one by then"
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Written) ->
     [
         ([VALUE, TOMBSTONE], [0], True),
         ([VALUE, ABORTED, TOMBSTONE], [0, 1], True),
+        ([VALUE, ABORTED], [0, 1], False),
         ([VALUE, ABORTED_TOMBSTONE], [0], False),
         ([VALUE, TOMBSTONE, ABORTED], [0, 2], True),
         ([VALUE, TOMBSTONE, VALUE, ABORTED_TOMBSTONE], [0, 2], False),

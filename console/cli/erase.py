@@ -18,6 +18,7 @@ _KINDS = {
     "index": "index",
     "cache": "cache",
     "row-store": "row store",
+    "matches": "matches",
     "backup": "backup",
 }
 
@@ -124,7 +125,7 @@ def _print(report: dict[str, Any], acted: bool) -> None:
 
 def _said(place: dict[str, Any], acted: bool) -> str:
     words = f" ({place['words']})" if place["words"] else ""
-    if place["kind"] == "backup":
+    if place["kind"] in ("matches", "backup"):
         return f"not touched{words}"
     seen = f"{place['found']} found" if place["found"] else "nothing found"
     seen += f", {place['hidden']} that may hold it" if place["hidden"] else ""

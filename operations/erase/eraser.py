@@ -39,6 +39,8 @@ SERVER_SECONDS = 600.0
 NOT_OURS = (
     "Postgres: its WAL until that is recycled, its archive, its backups and its replicas' files",
     "copies of Kafka's, Redis's and Elasticsearch's disks; mirrors of topics; what other consumers have read",
+    "topics into which matches of standing queries are written, also those that the file names no more, and what "
+    "subscribers and receivers of webhooks keep: whole documents are in them",
     "copies of a topic's partitions on other brokers, which compact by themselves, each in its own time",
     "files of Redis's replicas; a dump or log in a Redis's folder that its present settings do not tell of",
     "files of a warehouse that no snapshot names (of a job that was killed): upkeep removes them after three days, "

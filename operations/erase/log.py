@@ -29,15 +29,14 @@ class InLog:
         topic: its name.
         values: partition -> offsets of the records that hold values.
         keys: partition -> the row's key as the log has it.
-        newest: partition -> offset of the newest record that was committed, and whether that is a tombstone.
-        written_at: when the newest tombstone was written (epoch seconds); 0 without one.
+        ended: partition -> whether the newest record that was committed, of those from the first with values on, is a
+            tombstone; nothing where none was.
     """
 
     topic: str
     values: dict[int, list[int]] = field(default_factory=dict)
     keys: dict[int, bytes] = field(default_factory=dict)
-    newest: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    written_at: float = 0.0
+    ended: dict[int, bool] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -47,7 +46,7 @@ class InLog:
     @property
     def deleted(self) -> bool:
         """Whether nothing comes behind the row's end; also where the log knows nothing of it any more."""
-        return all(ended for _, ended in self.newest.values())
+        return all(self.ended.values())
 
 
 # Whether a record is about the row, and whether it holds values.
@@ -69,10 +68,9 @@ def row_in_log(subject: Subject, kafka: Kafka) -> InLog:
     found = look(kafka, topic, judge, subject.say)
     # Aborted records are no news of the row: what is committed says how it ends.
     for partition, offsets in found.values.items():
-        start = min([*offsets, found.newest.get(partition, (0, False))[0]])
-        for message in records(kafka, topic, partition, start):
+        for message in records(kafka, topic, partition, min(offsets)):
             if judge(message)[0]:
-                found.newest[partition] = message.offset() or 0, message.value() is None
+                found.ended[partition] = message.value() is None
     return found
 
 
@@ -100,13 +98,9 @@ def look(kafka: Kafka, topic: str, judge: Judge, say: Say) -> InLog:
 
 
 def _take(found: InLog, partition: int, message: Message, *, values: bool) -> None:
-    offset = message.offset() or 0
     if values:
-        found.values.setdefault(partition, []).append(offset)
+        found.values.setdefault(partition, []).append(message.offset() or 0)
     found.keys[partition] = message.key() or b""
-    found.newest[partition] = offset, message.value() is None
-    if message.value() is None:
-        found.written_at = message.timestamp()[1] / 1000
 
 
 def still_there(kafka: Kafka, found: InLog) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["topic", "letters", "table", "history", "index", "cache", "row-store", "backup"]
+Kind = Literal["topic", "letters", "table", "history", "index", "cache", "row-store", "matches", "backup"]
 
 
 @dataclass

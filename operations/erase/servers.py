@@ -134,8 +134,8 @@ def _stored(subject: Subject, build: Build, view: JoinedView) -> Place:
 
 
 def backups(builds: Sequence[Build]) -> list[Place]:
-    """Backups that we know of, which are not touched: snapshots of Elasticsearch's."""
-    found = []
+    """Copies that we know of, which are not touched: topics of matches, snapshots of Elasticsearch's."""
+    found = list(_matches(builds))
     for build in builds:
         if isinstance(build.opened.part, SearchSink):
             names = [view.name for view in build.views]
@@ -152,6 +152,24 @@ def backups(builds: Sequence[Build]) -> list[Place]:
                 note = f"snapshots {', '.join(snapshots[:20])} hold the index; whoever keeps them must remove them"
                 found.append(Place("backup", repository, sink, number, found=len(snapshots), note=note))
     return found
+
+
+def _matches(builds: Sequence[Build]) -> Iterator[Place]:
+    """Topics of the user's own into which matches are written, with documents that may show the row: each once."""
+    told = set[str]()
+    for build in builds:
+        for view in build.views:
+            queries = build.opened.pipeline.queries.get(view.name)
+            if queries is None or queries.changes != build.opened.sink:
+                continue
+            for name, one in queries.push.items():
+                if one.topic is not None and one.topic not in told:
+                    told.add(one.topic)
+                    note = (
+                        f"queries.{view.name}.push.{name} writes documents of view {view.name} into it, and it is not "
+                        "compacted: whoever keeps it must remove what it holds, or wait until that is too old for it"
+                    )
+                    yield Place("matches", one.topic, build.opened.sink, note=note)
 
 
 # -- and goes ----------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_a_row_that_is_in_the_source_is_refused(persons: Erased) -> None:
     report = persons.erase(KEY, ok=(2,))
     assert any("is in the source" in line for line in report["refused"])
     found = persons.found(VALUE)
-    assert persons.places | {"cache", "row-store-memory"} <= found.keys(), found
+    assert persons.places | {"row-store-memory"} <= found.keys(), found
 
 
 def test_after_its_delete_it_is_still_everywhere(persons: Erased) -> None:

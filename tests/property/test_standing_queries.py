@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -124,6 +125,25 @@ def test_every_version_is_told_once_while_queries_stay(seed: int) -> None:
             if was or now:
                 wanted[name, entry.key, entry.version, "changed" if was and now else "entered" if now else "left"] += 1
     assert told == wanted
+
+
+@pytest.mark.parametrize("change", ["remove", "put"])
+@pytest.mark.parametrize("pages", range(5))
+def test_a_query_that_goes_before_all_was_judged_leaves_whom_it_had_matched(pages: int, change: str) -> None:
+    """What its first walk had told by then was never taken back: who subscribes had them as matches for ever."""
+    model = Model()
+    for version, key in enumerate(KEYS, 1):
+        model.changes.write(key, version, 5)
+    model.until_idle()
+    model.standings.put("p", 0, 9)
+    model.matcher()._looked = -1e9  # a second later
+    for _ in range(pages):
+        model.step()
+    entered = {one["key"] for one in model.told()}
+    assert len(entered) == min(2 * pages, len(KEYS)), "two documents a page"
+    model.standings.remove("p") if change == "remove" else model.standings.put("p", 7, 9)
+    left = {one["key"] for one in ended(model).told() if one["queries"] == {"p": "left"}}
+    assert left == entered
 
 
 @given(

@@ -65,7 +65,7 @@ def main() -> None:
     jar = ""
     for key in KEYS:
         saved, jar = ask(application, f"/save/{key}", jar)
-        assert saved == {"key": key, "remembered": saved["remembered"]}, saved
+        assert saved["key"] == key and saved["remembered"] >= 1, saved
         found, jar = ask(application, "/find", jar)
         assert found["state"] == "visible" and found["tokens"] >= 1, found
     print(json.dumps(list(KEYS)))

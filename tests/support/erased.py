@@ -122,9 +122,12 @@ class Erased(OwnTables):
 
     @property
     def places(self) -> set[str]:
-        """Where her value lies on disks when it has been everywhere; named as ``found`` does."""
+        """Where her value lies when it has been everywhere, also after her delete; named as ``found`` does.
+
+        In the cache it is in streams then: of changes, and of matches.
+        """
         topics = {f"{self.name}.public.persons", f"{self.name}.dead-letters"}
-        return topics | {"elasticsearch", "judged", "row-store", LAKE}
+        return topics | {"elasticsearch", "judged", "row-store", "cache", LAKE}
 
     def judged(self) -> list[str]:
         """Folders of the indices in which documents are held against standing queries."""
@@ -184,6 +187,7 @@ def in_memory(url: str, value: str) -> list[str]:
                 b"hash": client.hgetall,
                 b"set": client.smembers,
                 b"zset": lambda one: client.zrange(one, 0, -1),
+                b"stream": client.xrange,
             }
             text = repr(read[kind](key)).encode() + key if kind in read else key
             if any(needle in text for needle in wanted):

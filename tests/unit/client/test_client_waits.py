@@ -149,6 +149,15 @@ def test_an_older_server_that_falls_silent_costs_no_more(monkeypatch: pytest.Mon
     assert (answer.state, answer.code) == ("unknown", "no-answer") and took < 1.4
 
 
+@pytest.mark.parametrize("token", ["a", ["a", "a"]])
+def test_who_gives_no_time_is_told_whether_it_is_visible_now(token: Any) -> None:
+    with answering(today) as (url, asked):
+        answer = at_least_as_fresh(token).wait(Headwater(url), timeout=0)
+    assert (answer.state, answer.code) == ("visible", None)
+    [one] = asked
+    assert one["timeout_ms"] == 0
+
+
 # -- coroutines --------------------------------------------------------------------------------------------------------
 
 
@@ -219,3 +228,11 @@ def test_who_reads_what_is_of_an_age_may_say_by_which_reading() -> None:
         assert max_staleness(5).wait(Headwater(url), ["search"], found_by="id", timeout=1)
     [one] = asked
     assert (one["max_staleness_ms"], one["found_by"], one["sinks"]) == (5_000, "id", ["search"])
+
+
+def test_an_age_of_nothing_is_an_age() -> None:
+    """What was committed before it was asked for is waited for: that is more than any age."""
+    with answering(lambda _: (200, of("visible"))) as (url, asked):
+        assert max_staleness(0).wait(Headwater(url))
+    [one] = asked
+    assert one["max_staleness_ms"] == 0 and "token" not in one

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StackError
-from deploy.local import artifacts, site
+from deploy.local import artifacts, site, stack
 from deploy.local.account import Account
 from deploy.local.keeper import Keeper
 from deploy.local.services.registry import SERVICES
 from deploy.local.site import Site
+from deploy.local.stack import LocalStack
 
 SOMEBODY = Account("somebody", 54321, 54321)
 
@@ -62,3 +63,24 @@ def test_data_out_of_reach_are_told_with_the_folder(closed: Path, tmp_path: Path
     with pytest.raises(StackError, match="'somebody' can't pass ") as raised:
         Keeper(SERVICES["elasticsearch"], home)._check_reach({"elasticsearch": Path("/usr/bin")})
     assert str(closed) in raised.value.means and raised.value.fix.startswith("chmod o+x /")
+
+
+def test_of_data_that_lie_elsewhere_only_our_own_are_wiped(
+    closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may have led a server's folder to a larger disk, where other things of his are."""
+    monkeypatch.setattr(stack, "SYSTEM_DATA", closed)
+    made = LocalStack(tmp_path / "home", 15000)
+    data, theirs = made.site.folder("data"), tmp_path / "disk"
+    ours = {name: closed / "abc" / name for name in ("postgres", "kafka")}
+    for folder in (theirs, *ours.values(), data / "redis-store"):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    for name, target in {"elasticsearch": theirs, **ours}.items():
+        (data / name).symlink_to(target)
+    made.wipe(["elasticsearch", "postgres", "redis-store"])
+    assert (theirs / "file").exists()
+    assert not ours["postgres"].exists() and (ours["kafka"] / "file").exists()
+    assert [one.name for one in data.iterdir()] == ["kafka"], "links go in any case"
+    made.wipe(["kafka"])
+    assert list(closed.iterdir()) == [] and list(data.iterdir()) == []

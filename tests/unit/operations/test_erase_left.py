@@ -11,11 +11,14 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import SinkUnavailable
+from cdc.join.rows import Stamp, write
 from cdc.letters.deadletter import DeadLetter
 from cdc.log import letter_log
 from cdc.log.letter_log import LetterLog, Raw
 from cdc.log.letters import THROUGH
+from cdc.pipeline import Pipeline
 from cdc.view import View
+from console.cli import erase as verb
 from operations.erase import eraser, readers, servers, warehouse
 from operations.erase import letters as erase_letters
 from operations.erase import log as erase_log
@@ -24,13 +27,16 @@ from operations.erase.letters import Letters
 from operations.erase.log import InLog
 from operations.erase.note import Note
 from operations.erase.places import Place, settled
-from operations.erase.readers import behind
+from operations.erase.readers import Build, behind
 from operations.erase.tables import Held
 from operations.erase.warehouse import SINCE, TABLES, UNTOLD
 from operations.opened import Opened
 from sinks.iceberg.remains import Remains
+from sinks.rowstore.contract import Swap
+from spark.disk.register import Registered
+from spark.disk.state import Generation
 from spark.warehouse import erasing
-from tests.support.erase_cases import PERSONS, build, joined, subject
+from tests.support.erase_cases import PERSONS, build, joined, pipeline, subject
 
 
 @pytest.mark.parametrize(("there", "left"), [([], 0), (["7"], 1)])
@@ -179,6 +185,30 @@ def test_a_letter_behind_a_tombstone_is_written_again_before_compaction_comes(
     assert [(one.key(), one.value()) for one in topic.records[3:]] == [(again.record_key(), again.to_json())]
 
 
+@pytest.mark.parametrize("waits", [0, 1])
+def test_the_mark_of_a_deleted_row_forgets_its_foreign_keys_once_nobody_has_to_act_on_them(
+    tmp_path: Path, waits: int
+) -> None:
+    """Else documents of its former parents would show it for ever: nothing told of them any more."""
+    stamp = Stamp(9, 5, 3)
+    value, asked, swapped = write(stamp, [[7]], b"", 4), list[Any](), list[Any]()
+
+    def pipeline(commands: Sequence[tuple[str, ...]]) -> list[int]:
+        asked.extend(commands)
+        return [waits]
+
+    store = SimpleNamespace(
+        get=lambda _: [value],
+        beside=lambda _: "{b}",
+        pipeline=pipeline,
+        swap=lambda swaps, _attempt: swapped.extend(swaps),
+    )
+    servers._bare_mark(cast(Any, store), subject(tmp_path, "7"), "r:1:7")
+    assert asked == [("SISMEMBER", "{b}u:p.public.persons/3", "r:1:7")]
+    bare = write(stamp, [], b"", 4)
+    assert swapped == ([] if waits else [Swap("r:1:7", value, bare, fades=True)]), "unless it is another one by then"
+
+
 @pytest.mark.parametrize(
     ("waiting", "told"),
     [
@@ -201,3 +231,35 @@ def test_documents_that_a_fan_out_has_left_are_waited_for(
     monkeypatch.setattr(readers, "RedisRowStore", lambda _: SimpleNamespace(waiting=ask, close=lambda: None))
     late = behind(subject(tmp_path), [build(tmp_path, joined((("id", "no"),)))], {})
     assert [one.who for one in late] == ([] if told is None else [f"sink cache, generation 2: {told}"])
+
+
+def test_topics_of_matches_are_named_and_not_said_to_be_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Headwater itself writes whole documents there, and neither the certificate nor the docs said a word of it."""
+    raw = pipeline(tmp_path).model_dump(exclude_unset=True)
+    views = {"person": {"root": "persons"}, "other": {"root": "persons"}}
+    sinks = {
+        "search": {"type": "elasticsearch", "url": "http://h", "views": [*views]},
+        "cache": {"type": "redis", "url": "redis://h", "views": [*views], "changes": {}},
+        "second": {"type": "redis", "url": "redis://g", "views": [*views], "changes": {}},
+    }
+    to = {"archive": {"topic": "person-matches"}, "again": {"topic": "person-matches"}, "alerts": {"url": "http://h/x"}}
+    queries = {
+        "person": {"search": "search", "changes": "cache", "push": to},
+        "other": {"search": "search", "changes": "second", "push": {"others": {"topic": "other-matches"}}},
+    }
+    made = Pipeline.model_validate(raw | {"views": views, "sinks": sinks, "queries": queries})
+    shown = (View("person", PERSONS, ("id",), (("id", "id"),)), View("other", PERSONS, ("id",), (("id", "id"),)))
+    builds = [
+        Build(Registered(n, "living"), Opened(made, Generation(tmp_path, "p", "cache", n), shown, 0), shown)
+        for n in (1, 2)
+    ]
+    [place] = servers.backups(builds)
+    assert (place.kind, place.name, place.sink, place.generation) == ("matches", "person-matches", "cache", None)
+    assert place.note is not None and "queries.person.push.archive" in place.note
+    report = Eraser(subject(tmp_path), Options(act=True))._told(settled([place], [place]), [], [])
+    assert report["erased"] and report["found"] == 0, "it is not ours to empty"
+    verb._print(report, True)
+    said = capsys.readouterr().out
+    assert "person-matches of cache: not touched\n" in said and "whoever keeps it must remove" in said

@@ -159,6 +159,36 @@ def test_a_generation_that_begins_while_the_topic_is_compacted_is_erased_too(
     ]
 
 
+def test_nothing_is_compacted_before_everybody_has_read_what_was_closed(
+    working: Working, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions of other rows that a history has still to read would be missing in it for good."""
+    working.there.append(build(tmp_path, View.identity(PERSONS), "living"))
+    ends = [{"p.public.persons": {0: 5}}, {"p.public.persons": {0: 7}}]
+    monkeypatch.setattr(Eraser, "_ends", lambda _: ends.pop(0))
+    goals, waits = list[Any](), list[float]()
+
+    def waited(_subject: object, builds: list[Build], goal: Any, seconds: float, **_: Any) -> None:
+        working.steps.append(("await", [one.opened.number for one in builds]))
+        goals.append(goal)
+        waits.append(seconds)
+
+    def compact(*args: Any) -> None:
+        _kafka, _note, topic, _keys, _left, closed, _say, _seconds = args
+        if topic == "t":
+            ends.pop(0)  # more is written until the segments are closed
+        working.steps.append((f"close {topic}", []))
+        closed()
+        working.steps.append((f"compact {topic}", []))
+
+    monkeypatch.setattr(eraser, "await_readers", waited)
+    monkeypatch.setattr(eraser, "compact", compact)
+    erase(working, tmp_path, wait=9.0)
+    closed = working.steps.index(("close t", []))
+    assert working.steps[closed : closed + 3] == [("close t", []), ("await", [2]), ("compact t", [])]
+    assert goals == [{"p.public.persons": {0: 7}}] and waits == [9.0]
+
+
 def test_who_begins_meanwhile_and_does_not_read_the_delete_in_time_is_named(working: Working, tmp_path: Path) -> None:
     working.there.append(build(tmp_path, View.identity(PERSONS), "living"))
     working.begin_while("t", build(tmp_path, View.identity(PERSONS), "filling", 3))

@@ -24,6 +24,7 @@ from operations.freshness.answers import STATES, worst
 from operations.freshness.log import Look, SourceLog
 from operations.freshness.marks import Marks
 from operations.freshness.note import FlowNote, SinkNote
+from operations.freshness.place import FlowSeen, Reach, Seen
 from operations.freshness.refresh import Refresher
 from operations.freshness.wait import Target, Wait, judge
 from operations.freshness.waits import Waits
@@ -192,6 +193,52 @@ def test_who_waits_for_an_age_is_not_answered_by_a_moment_that_is_still_to_come(
     note = SinkNote(now + 3_600, now, {1: {"main": FlowNote(now + 3_600, 0, now)}})
     monkeypatch.setattr(of_waits, "read_sink_note", lambda *_: note)
     assert waits.as_of("s", urge=False)[0] is None
+
+
+def test_who_waits_while_a_table_is_read_is_answered_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topics' ends that were looked at first do not tell of its topic: they are looked at again, now and then."""
+    flow = FlowSeen("running", None, ["t"], {"t": {0: 5}})
+    place: Any = SimpleNamespace(look=lambda: Seen((1,), {1: {"main": flow}}, {1: {}}))
+    early, late = LedgerEntry(100, {}, {"t": "table t is being read"}), LedgerEntry(100, {"t": {0: 5}})
+    entries, beats = [early, early, late], list[int]()
+    source = SimpleNamespace(
+        look=lambda _: Look(HERE, Standing({}, 100, 100), time.time()),
+        entry=lambda *_: entries.pop(0),
+        beat=lambda: beats.append(1),
+    )
+    refresher = SimpleNamespace(ask=lambda *_, **__: 1, done=lambda *_, **__: True, step=lambda: None)
+    quiet = SimpleNamespace(judge=lambda *_: None)
+    servers: Any = SimpleNamespace(source=source, places={"s": place}, letters=quiet, refresher=refresher)
+    waits = Waits(cast(Pipeline, SimpleNamespace(source=SimpleNamespace(slot="s"))), cast(Any, None))
+    wait = Wait(WriteToken("lsn", HERE, 50), ["s"])
+    monkeypatch.setattr(of_waits, "AGAIN_SECONDS", 60.0)
+    for _ in range(3):
+        waits._step([wait], servers)
+    assert len(entries) == 2 and not wait.ended.done(), "not with each look"
+    assert wait.so_far().sinks["s"].reason == "table t is being read"
+    monkeypatch.setattr(of_waits, "AGAIN_SECONDS", -1.0)
+    for _ in range(5):
+        waits._step([wait], servers)
+    assert not entries and wait.ended.result(0).state == "visible"
+
+
+@pytest.mark.parametrize(("generations", "known"), [((1,), False), ((2,), True)])
+def test_how_old_a_sink_is_goes_by_what_row_stores_said_of_what_readers_see(
+    monkeypatch: pytest.MonkeyPatch, generations: tuple[int, ...], known: bool
+) -> None:
+    """After a promotion what was asked of the generation before it is kept for some seconds."""
+    waits = Waits(cast(Pipeline, SimpleNamespace(name="p")), cast(Any, None))
+    at = time.time() - 5
+    waits.marks.seen(Look(HERE, Standing({}, 100, 100), at))
+    waits.marks.confirm(LedgerEntry(100, {}))
+    reach = Reach(True, generations)
+    seen = SimpleNamespace(hold=None, generations=(2,), open=lambda _: True)
+    answered = SimpleNamespace(generations=generations, reach=lambda *_: reach)
+    monkeypatch.setattr(waits, "_awake", lambda: None)
+    monkeypatch.setattr(waits, "_sight", lambda _: seen)
+    monkeypatch.setattr(waits._sights, "answered", lambda *_: answered)
+    monkeypatch.setattr(of_waits, "read_sink_note", lambda *_: None)
+    assert waits.as_of("s") == ((at, reach) if known else (None, None))
 
 
 # -- what was refused -------------------------------------------------------------------------------------------------

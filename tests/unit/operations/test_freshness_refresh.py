@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import SinkRefused
+from operations.freshness import refresh
 from operations.freshness.place import Reach
 from operations.freshness.refresh import Refresher, _refuse_older
 from operations.freshness.wait import Target, Wait
@@ -24,9 +25,9 @@ class Refreshes(Refresher):
     def _run(self, *_: Any) -> None:
         """Nothing: see ``end``."""
 
-    def end(self) -> None:
+    def end(self, generation: int = 1) -> None:
         """The one that is under way ends well."""
-        running = self._targets["search", 1, True].running
+        running = self._targets["search", generation, True].running
         assert running is not None
         running.set_result(None)
         self.step()
@@ -53,6 +54,25 @@ def test_who_falls_back_from_what_was_there_waits_for_another_refresh() -> None:
     refresher.end()
     target.follow(THERE, refresher, "search", search=True)
     assert target.stage == "refresh" and not target.ended
+
+
+def test_a_generation_that_readers_see_since_a_promotion_is_refreshed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh of the one before it makes nothing findable there: `visible` of what no reader finds."""
+    monkeypatch.setattr(refresh, "LOOK_SECONDS", 0.0)
+    refresher, target = Refreshes(), Target()
+    assert target.follow(Reach(True, (1,)), refresher, "search", search=True)
+    refresher.step()
+    assert target.follow(Reach(True, (1, 2)), refresher, "search", search=True), "a promotion is under way"
+    refresher.end(1)
+    target.follow(Reach(True, (1, 2)), refresher, "search", search=True)
+    assert not target.ended, "the first refresh is of generation 1 alone"
+    target.follow(Reach(True, (2,)), refresher, "search", search=True)
+    refresher.end(2)  # it had begun in the middle of the promotion
+    target.follow(Reach(True, (2,)), refresher, "search", search=True)
+    assert not target.ended and target.tickets.keys() == {2}
+    refresher.end(2)
+    target.follow(Reach(True, (2,)), refresher, "search", search=True)
+    assert target.stage == "done" and target.answer().generation == 2
 
 
 @pytest.mark.parametrize(("held", "older"), [(None, True), (6, True), (7, False), (8, False)])

@@ -1,4 +1,5 @@
-"""Jobs on a disk that is full for a while: none is called running that has ended, none keeps its kind from others."""
+"""Jobs: on a disk that is full for a while none is called running that has ended, and none keeps its kind from others;
+and what one does is what the verb of its name does."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +16,13 @@ import pytest
 from cdc.errors import DiskFull, StateError
 from cdc.pipeline import Pipeline, load
 from cdc.polling import poll
+from operations.generations import promote as promoting
 from operations.jobs import jobs as module
-from operations.jobs.job import Job
+from operations.jobs import work as working
+from operations.jobs.job import Job, Verb
 from operations.jobs.jobs import Jobs
+from operations.state.folder import register_of
+from operations.state.letters import note_count
 from spark.disk.files import disk_full, write_atomic
 from tests.support.lone_cache import FILE
 
@@ -119,3 +126,65 @@ def test_a_job_that_can_not_be_begun_keeps_no_other_up(jobs: Jobs, disk: Disk, d
         jobs.begin("pause", "cache")
     disk.room = True
     assert not jobs._threads and jobs.wait(jobs.begin("pause", "cache"), LONG).state == "done"
+
+
+# -- what they do ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "left", "letters", "refusal"),
+    [
+        ("promote", promoting.MOST_BEHIND + 1, 0, "10,001 records behind the log"),
+        ("promote", 0, 1, "1 dead letters of generation 2 stand"),
+        ("rollback", 0, 1, "1 dead letters of generation 1 stand"),
+        ("promote", promoting.MOST_BEHIND, 0, None),
+        ("rollback", promoting.MOST_BEHIND + 1, 0, None),
+    ],
+)
+def test_a_job_sends_readers_to_no_generation_that_the_verb_refuses(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, verb: Verb, left: int, letters: int, refusal: str | None
+) -> None:
+    """It takes no --force: who wants readers to see what is missing there says so to the verb."""
+    register, promoted = register_of(pipeline, "cache"), list[int]()
+    register.move(register.create("a test").number, "ready")
+    if verb == "rollback":
+        register.begin_promotion(2, 1)
+        register.promote(2)
+    meant = 2 if verb == "promote" else 1
+    note_count(pipeline, "cache", {meant: letters})
+
+    def promote(_pipeline: Pipeline, _sink: str, number: int, _say: Any) -> dict[str, Any]:
+        promoted.append(number)
+        return {"generation": number}
+
+    monkeypatch.setattr(promoting, "behind", lambda *_: left)
+    monkeypatch.setattr(working, "promote", promote)
+    job = Job("1", verb, "cache")
+    if refusal is None:
+        assert working.work(job, pipeline, print, Event()) == {"generation": meant}
+    else:
+        with pytest.raises(StateError, match=refusal):
+            working.work(job, pipeline, print, Event())
+    assert promoted == ([] if refusal else [meant])
+
+
+@pytest.mark.parametrize(
+    ("asked", "swept"), [({}, True), ({"sweep": None}, True), ({"sweep": True}, True), ({"sweep": False}, False)]
+)
+def test_rows_that_are_gone_are_looked_for_unless_a_job_says_otherwise(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], swept: bool
+) -> None:
+    """As `headwater resnapshot` does: without it deletes that were missed stay in every sink."""
+    wishes = list[Any]()
+
+    def resnapshot(_pipeline: Pipeline, wish: Any, _say: Any) -> list[str]:
+        wishes.append(wish)
+        return ["public.t"]
+
+    at = SimpleNamespace(table="public.t", rows=3, swept=3, done=True)
+    monkeypatch.setattr("connectors.resnapshot.resnapshot", resnapshot)
+    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_: SimpleNamespace(tables=[at]))
+    assert pipeline.file is not None
+    report = working.resnapshot_step(print, Path(pipeline.file), None, asked)
+    assert [wish.sweep for wish in wishes] == [swept]
+    assert report["tables"] == {"public.t": {"rows": 3, "swept": 3, "done": True}}

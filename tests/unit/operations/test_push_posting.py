@@ -112,3 +112,45 @@ def test_whoever_has_lost_the_lease_ends_in_the_middle_of_a_body() -> None:
     with listening(take) as url, pytest.raises(Taken):
         post(url, Lease(lost_at=2))
     assert 0 < len(got) < len(BODY)
+
+
+def test_who_takes_all_and_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posting, "ANSWER_SECONDS", 0.3)
+    over = threading.Event()
+
+    def take(taken: socket.socket) -> None:
+        left = len(BODY)
+        while left > 0:
+            left -= len(taken.recv(STEP))
+        over.wait(5)
+
+    with listening(take) as url:
+        began = time.monotonic()
+        answered = post(url, Lease())
+        took = time.monotonic() - began
+        over.set()
+    assert answered == (None, "no answer (ReadTimeout)", None) and took < 4
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def test_why_there_was_no_answer_does_not_tell_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who knows a webhook's path or query may post to it; reasons go to status, metrics, letters and the log."""
+    path, host = "hooks/T0SECRET?token=hunter2", "hooks.secret.example"
+    real = socket.getaddrinfo
+
+    def resolve(name: Any, *args: Any, **more: Any) -> Any:
+        if name == host:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"  # closed by then
+    said = [post(f"http://{where}/{path}", Lease()).error for where in (nobody, host)]
+    with listening(lambda taken: None) as url:
+        said.append(post(f"{url}/{path}", Lease()).error)
+    assert [one for one in said if not one.startswith("no answer (")] == []
+    for secret in ("T0SECRET", "hunter2", "hooks", host, "127.0.0.1", nobody.rpartition(":")[2]):
+        assert not any(secret in one for one in said), said

@@ -208,19 +208,8 @@ for number in (0, 1, 2):
 said += [asked(marks(2, '{"t":{"0":2}}')), asked(marks(1, '{"t":{"0":1}}'))]
 said += [asked(marks(1, '{"t":{"0":9}}')), asked(marks(3, '{"t":{"0":3}}'))]
 print(json.dumps(said))
-# Three files' deletion vectors in one file of theirs, a long one before short ones.
-spark.conf.set("spark.sql.shuffle.partitions", "1")
-table = "hw_lake.flights.plane_files"
-spark.sql(f"CREATE TABLE {table} (id bigint, name string) USING iceberg TBLPROPERTIES "
-          "('format-version'='3', 'write.merge.mode'='merge-on-read')")
-for first, rows in json.loads(sys.argv[3]):
-    spark.range(first, first + rows, 1, 1).selectExpr("id", "concat('p', id) name").writeTo(table).append()
-spark.range(0, 1000000, 17).createOrReplaceTempView("gone")
-spark.sql(f"MERGE INTO {table} t USING gone s ON t.id = s.id WHEN MATCHED THEN DELETE")
 spark.stop()
 """
-# First id and rows of each data file of the table with several.
-FILES = ((0, 70_000), (100_000, 600), (200_000, 900))
 
 
 def test_a_batch_is_known_by_its_offsets_and_not_by_its_number_alone(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ def note(store: RowStore, flow: Flow) -> int:
     """Record the newest committed batch, first in the store, then on disk; returns its number in the checkpoint.
 
     Raises:
-        SinkUnavailable: the server was restarted, so it may have lost writes, or was emptied (transient: start the flow
-            again).
+        SinkUnavailable: the server was restarted, so it may have lost writes, or was emptied, or has gone back
+            (transient: start the flow again).
     """
     ours, server = known(flow), store.server()
     if not still_runs(ours.server, server):
@@ -97,10 +97,18 @@ def note(store: RowStore, flow: Flow) -> int:
             f"the row store's server of {flow.title} was restarted",
             means="its newest writes may be lost; the flow starts again and replays what the store does not have",
         )
-    if not store.noted().identity:
+    noted = store.noted()
+    if not noted.identity:
         raise SinkUnavailable(
             f"the row store of {flow.title} has lost its marks",
             means="its server, or a node of it, was emptied; the flow starts again and finds out",
+        )
+    # The disk is told of a batch after the store was, and of a mark that is lowered before a flow starts.
+    if _held(flow, noted) < ours.batch:
+        raise SinkUnavailable(
+            f"the row store of {flow.title} has gone back",
+            means="another server was in its place, or an older state was put back; the flow starts again and replays "
+            "what the store does not have",
         )
     if server != ours.server:  # from now on the nodes that were added may not be restarted either
         ours = replace(ours, server=server)

@@ -149,8 +149,8 @@ class Losses:
             what = f"sink {sink}: its server has lost what generation {number} had written"
             reason = worded(
                 what,
-                means="it was emptied, was started without its newest data, or has evicted the key that tells: documents "
-                "that do not change again would be missing, or old, for ever",
+                means="it was emptied, was started without its newest data, or has evicted the key that tells: "
+                "documents that do not change again would be missing, or old, for ever",
                 fix=f"`headwater rebuild FILE {sink} --auto` makes them again; with on_loss: rebuild `run` does",
             )
             flows = [run for run in engine.runner.running if run.flow.folder.parent == folder]

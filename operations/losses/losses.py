@@ -4,6 +4,8 @@ A cache may forget: FLUSHALL, a restart without its data, an evicted pointer. Wh
 until each row changes, so a sink with ``on_loss: rebuild`` is filled from offset 0 beside itself and promoted; the
 generations that were lost are removed, and what stands in their place is compared with Postgres: after the promotion,
 because readers have nothing meanwhile. ``status`` says ``rebuilding`` until then. docs/decisions/caches-that-forget.md.
+
+One with ``on_loss: refuse`` is watched as well: the flows of what was lost fail, with the command that makes it again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc.ages import at_least
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line, all_about
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, RedisSink
 from cdc.polling import pause_after
 from cdc.wording import worded
 from operations.child_process import Apart, Start, end_all
@@ -72,7 +74,8 @@ class _Healing:
 
 
 class Losses:
-    """Notices that promoted caches have forgotten, and has them made again. For the thread that steps the engine.
+    """Notices that caches have forgotten, and has promoted ones made again, or the flows of what was lost fail, as the
+    file says. For the thread that steps the engine.
 
     Args:
         pipeline: the loaded file.
@@ -99,7 +102,7 @@ class Losses:
         self.healing: dict[str, _Healing] = {}
         for name in self.sinks:
             self._note_of(name).clear()  # of a process that has ended
-        self.watch = LossWatch(pipeline, self.sinks)
+        self.watch = LossWatch(pipeline, _caches(pipeline, only))
 
     def adopt(self, pipeline: Pipeline, only: Sequence[str]) -> None:
         """Go by another file; sinks that are not in it are not made again."""
@@ -108,7 +111,7 @@ class Losses:
         end_all(one.child for one in over if one.child is not None)
         for one in over:
             self._over(one)
-        self.watch.adopt(pipeline, self.sinks)
+        self.watch.adopt(pipeline, _caches(pipeline, only))
 
     @property
     def busy(self) -> bool:
@@ -133,6 +136,28 @@ class Losses:
                 else:
                     continue
             said += all_about(self._step(engine, one), sink=sink)
+        for sink in self.watch.sinks:
+            if sink not in self.sinks:
+                said += self._refuse(engine, sink)
+        return said
+
+    def _refuse(self, engine: Engine, sink: str) -> list[str]:
+        """Have the flows of what a cache has lost fail, once; one that is opened anew finds it as lost as before."""
+        said: list[str] = []
+        for number in self.watch.lost(sink):
+            folder = register_of(self.pipeline, sink).generation(number).folder
+            what = f"sink {sink}: its server has lost what generation {number} had written"
+            reason = worded(
+                what,
+                means="it was emptied, was started without its newest data, or has evicted the key that tells: "
+                "documents that do not change again would be missing, or old, for ever",
+                fix=f"`headwater rebuild FILE {sink} --auto` makes them again; with on_loss: rebuild `run` does",
+            )
+            flows = [run for run in engine.runner.running if run.flow.folder.parent == folder]
+            if any(run.last_error != reason and not run.taken for run in flows):
+                engine.runner.fail(folder, reason)
+                text = f"warning: {what}; on_loss is refuse, so its flows have failed"
+                said.append(Line(text, sink=sink, generation=number))
         return said
 
     def _left_alone(self, one: _Healing | None) -> list[str]:
@@ -257,10 +282,15 @@ class Losses:
             self._note_of(one.sink).clear()
 
 
+def _caches(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
+    """Sinks whose servers may forget."""
+    return [name for name in chosen_sinks(pipeline, only) if isinstance(pipeline.sinks[name], RedisSink)]
+
+
 def _rebuilt(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
-    """Sinks that are made again when they have forgotten."""
-    names = chosen_sinks(pipeline, only)
-    return [name for name in names if getattr(pipeline.sinks[name], "on_loss", "refuse") == "rebuild"]
+    """Those that are made again then."""
+    caches = ((name, pipeline.sinks[name]) for name in chosen_sinks(pipeline, only))
+    return [name for name, cache in caches if isinstance(cache, RedisSink) and cache.on_loss == "rebuild"]
 
 
 def _held(engine: Engine) -> Iterator[tuple[str, int]]:

@@ -59,16 +59,21 @@ def batch_offsets(checkpoint: Path, batch_id: int) -> dict[str, dict[int, int]]:
     return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in source.items()}
 
 
+def holds(checkpoint: Path, batch: int) -> bool:
+    """Whether a checkpoint can be put back to a batch; -1 is before the first."""
+    offsets, commits = _numbers(checkpoint / "offsets"), _numbers(checkpoint / "commits")
+    return offsets[:1] == [0] if batch == -1 else batch in commits and batch in offsets
+
+
 def rewind(checkpoint: Path, batch: int) -> bool:
     """Make a checkpoint forget the batches after ``batch``, so that the query replays them.
 
     Returns:
         whether it could: False, and nothing was changed, when it no longer holds that batch. -1 is before the first.
     """
-    offsets, commits = _numbers(checkpoint / "offsets"), _numbers(checkpoint / "commits")
-    first = batch == -1 and offsets[:1] == [0]
-    if not first and (batch not in commits or batch not in offsets):
+    if not holds(checkpoint, batch):
         return False
+    commits = _numbers(checkpoint / "commits")
     for number in reversed(commits):  # commits first: a batch with offsets and no commit is one to be replayed
         if number > batch:
             (checkpoint / "commits" / str(number)).unlink()
@@ -123,6 +128,21 @@ def planned(checkpoint: Path) -> int:
     return max(_numbers(checkpoint / "offsets"), default=-1)
 
 
+def planned_at(checkpoint: Path, batch: int) -> float | None:
+    """When a batch was planned (epoch seconds), as it says itself: the time of its file is another one in a copy.
+
+    None of one that the checkpoint does not hold, or whose file is damaged.
+    """
+    try:
+        return float(_metadata(checkpoint, batch)["batchTimestampMs"]) / 1000
+    except (OSError, ValueError, IndexError, KeyError, TypeError):
+        return None
+
+
+def _metadata(checkpoint: Path, batch: int) -> Any:
+    return json.loads((checkpoint / "offsets" / str(batch)).read_text().split("\n")[1])
+
+
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
     """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit.
 
@@ -148,7 +168,6 @@ def committed_watermark(checkpoint: Path) -> int:
     damaged."""
     commits = _numbers(checkpoint / "commits")
     try:
-        text = (checkpoint / "offsets" / str(commits[-1])).read_text()
-        return int(json.loads(text.split("\n")[1])["batchWatermarkMs"])
+        return int(_metadata(checkpoint, commits[-1])["batchWatermarkMs"])
     except (OSError, ValueError, IndexError, KeyError):
         return 0

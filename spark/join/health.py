@@ -14,7 +14,9 @@ A node that is added to a cluster has lost nothing: its run is remembered beside
 after its keys were moved has not either, but is not to be told from one that was lost. Of a cluster one node may go
 back alone (each keeps the number, and the least one counts). What rows, indexes and sums on other nodes have got from
 it can't be told apart any more: refused. So is a loss that is older than the time for which the log keeps every record:
-documents may show what neither the store nor the log remembers.
+documents may show what neither the store nor the log remembers. How old it is, is not how long the server was away: one
+that is back within a second may have an hour's or yesterday's state. It is as old as the first batch that may be
+missing, which the checkpoint tells; a pipeline that has rested since the newest batch has lost nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from cdc.formats import ROWS, refuse_newer
 from cdc.join.layout import Arranged, Layout
 from sinks.rowstore.contract import Marks, RowStore, still_runs
 from spark.disk.applied import forget_applied
-from spark.disk.checkpoint import committed_offsets, planned, rewind
+from spark.disk.checkpoint import committed_offsets, holds, planned, planned_at, rewind
 from spark.disk.files import write_atomic
 from spark.disk.notes import read_note
 from spark.disk.state import rebuild_command
@@ -86,8 +88,8 @@ def note(store: RowStore, flow: Flow) -> int:
     """Record the newest committed batch, first in the store, then on disk; returns its number in the checkpoint.
 
     Raises:
-        SinkUnavailable: the server was restarted, so it may have lost writes, or was emptied (transient: start the flow
-            again).
+        SinkUnavailable: the server was restarted, so it may have lost writes, or was emptied, or has gone back
+            (transient: start the flow again).
     """
     ours, server = known(flow), store.server()
     if not still_runs(ours.server, server):
@@ -95,10 +97,18 @@ def note(store: RowStore, flow: Flow) -> int:
             f"the row store's server of {flow.title} was restarted",
             means="its newest writes may be lost; the flow starts again and replays what the store does not have",
         )
-    if not store.noted().identity:
+    noted = store.noted()
+    if not noted.identity:
         raise SinkUnavailable(
             f"the row store of {flow.title} has lost its marks",
             means="its server, or a node of it, was emptied; the flow starts again and finds out",
+        )
+    # The disk is told of a batch after the store was, and of a mark that is lowered before a flow starts.
+    if _held(flow, noted) < ours.batch:
+        raise SinkUnavailable(
+            f"the row store of {flow.title} has gone back",
+            means="another server was in its place, or an older state was put back; the flow starts again and replays "
+            "what the store does not have",
         )
     if server != ours.server:  # from now on the nodes that were added may not be restarted either
         ours = replace(ours, server=server)
@@ -119,23 +129,37 @@ def remember_filled(flow: Flow, server: str) -> None:
     _remember(flow, replace(known(flow), server=server, filled=True))
 
 
-def _check_loss(flow: Flow, server: str, lag_seconds: float) -> None:
+def _check_loss(flow: Flow, server: str, first: int, lag_seconds: float) -> None:
     """Whether what was lost can be replayed.
+
+    Args:
+        flow: whose row store.
+        server: the run of the server that answers now.
+        first: the first batch that the store may lack.
+        lag_seconds: for how long the log keeps every record.
 
     Raises:
         StateError: one node of several may have gone back alone, or too long ago (terminal).
     """
-    away = ago(_path(flow).stat().st_mtime, time.time())
+    now = time.time()
+    away, begun = ago(_path(flow).stat().st_mtime, now), planned_at(flow.checkpoint, first)
+    old = math.inf if begun is None else ago(begun, now)
+    kept = f"and the log keeps every record for {lag_seconds / 3600:.1f} h only"
     why = ""
     if " " in server:
         why = "a node may have lost its last writes, and what other nodes have of them does not fit any more"
     elif away == math.inf:
         why = "nobody knows how long ago that was, for the clock was put back since; the log may lack records of it"
     elif away > lag_seconds:
-        why = f"that was {away / 3600:.1f} h ago, and the log keeps every record for {lag_seconds / 3600:.1f} h only"
+        why = f"that was {away / 3600:.1f} h ago, {kept}"
+    elif old == math.inf:
+        why = f"nobody knows how long ago batch {first}, which it may lack, was begun; the log may lack records of it"
+    elif old > lag_seconds:
+        why = f"what it may lack begins with batch {first}, of {old / 3600:.1f} h ago, {kept}"
     if why:
         raise StateError(
-            f"sink {flow.spec.sink}: the row store's server of {flow.title} was restarted in the middle of a batch",
+            f"sink {flow.spec.sink}: the row store's server of {flow.title} was restarted in the middle of a batch, or "
+            "put back to an older state",
             means=f"{why}; nothing was written",
             fix=rebuild_command(flow.spec.sink),
         )
@@ -281,9 +305,15 @@ def _heal(store: RowStore, flow: Flow, ours: Known, server: str, lag_seconds: fl
         held = min(held, ours.batch)  # what was noted while the server went down says nothing of the rows before it
     lost = committed > held and (restarted or held < ours.batch)
     cut = restarted and planned(flow.checkpoint) > committed
-    if lost or cut:
-        _check_loss(flow, server, lag_seconds)
     back = held if lost else committed
+    if lost and not holds(flow.checkpoint, held):
+        raise StateError(
+            f"the row store of {flow.title} is {committed - held} batches behind its checkpoint",
+            means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
+            fix=rebuild_command(flow.spec.sink),
+        )
+    if lost or cut:
+        _check_loss(flow, server, back + 1, lag_seconds)
     if lost or cut or said > committed:
         # The batch that was under way is replayed too, and may have left documents with versions that the store has
         # forgotten. The epoch is on disk before the checkpoint is touched: killed in between, this is done again.
@@ -294,11 +324,6 @@ def _heal(store: RowStore, flow: Flow, ours: Known, server: str, lag_seconds: fl
     if lost:
         # Documents that a fan-out had deferred are forgotten too: until they are made again, nothing of it is applied.
         forget_applied(flow.folder)
-        if not rewind(flow.checkpoint, held):
-            raise StateError(
-                f"the row store of {flow.title} is {committed - held} batches behind its checkpoint",
-                means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
-                fix=rebuild_command(flow.spec.sink),
-            )
+        rewind(flow.checkpoint, held)
     _remember(flow, replace(ours, server=server, batch=min(ours.batch, back)))
     return ours.epoch

@@ -432,6 +432,108 @@ def test_a_loss_while_it_is_compared_begins_anew(pipeline: Pipeline, server: Ser
     assert case.verbs == ["rebuild", "retire", "verify", "rebuild"]
 
 
+# -- with on_loss: refuse ---------------------------------------------------------------------------------------------
+
+
+class Refused:
+    """`run`'s loop around a sink that is not made again by itself."""
+
+    def __init__(self, pipeline: Pipeline, *flows: str) -> None:
+        self.pipeline = pipeline
+        self.generation = register_of(pipeline, "kept").generation(1)
+        self.losses = Losses(pipeline, Path("shop.yaml"))
+        runner = SimpleNamespace(running=[self.flow(name) for name in flows], fail=self.fail)
+        builds = [SimpleNamespace(sink="kept", generation=self.generation)]
+        self.engine: Any = SimpleNamespace(paused={}, runner=runner, builds=builds)
+
+    def flow(self, name: str) -> Any:
+        spec = SimpleNamespace(sink="kept", generation=1, views={"order": None})
+        flow = SimpleNamespace(spec=spec, folder=self.generation.flow_folder(name))
+        return SimpleNamespace(flow=flow, failed=False, halted=False, taken=False, last_error=None)
+
+    def fail(self, folder: Path, reason: str) -> None:
+        assert folder == self.generation.folder
+        for run in self.engine.runner.running:
+            run.failed, run.last_error = True, reason
+
+    def look(self) -> list[str]:
+        """A step, a look, and what the next step says."""
+        assert self.losses.step(self.engine) == []
+        time.sleep(0.002)
+        self.losses.watch.look()
+        return self.losses.step(self.engine)
+
+    @property
+    def reasons(self) -> list[str | None]:
+        return [run.last_error for run in self.engine.runner.running]
+
+
+@pytest.fixture
+def refused(pipeline: Pipeline, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refused]:
+    monkeypatch.setattr("operations.losses.loss_watch.CHECK_SECONDS", 3600.0)
+    server.beats[1] = 0  # claimed, and never looked at before: as an older Headwater has left it
+    made = Refused(pipeline, "main", "card")
+    yield made
+    made.losses.close()
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_fault_37_a_cache_that_is_to_refuse_fails_when_it_has_forgotten(
+    refused: Refused, server: Server, restored: bool
+) -> None:
+    """Nobody looked at it: its flows ran on, well, without what an older `dump.rdb` lacks, and a flushed one stayed
+    well for as long as nothing was written."""
+    assert refused.look() == [] and refused.reasons == [None, None]
+    older = server.beats[1]
+    assert older and refused.generation.beats() == {"order": older}  # also who asks for freshness goes by it
+    assert refused.look() == []
+    if restored:
+        server.beats[1] = older
+    else:
+        server.beats.clear()
+    [said] = refused.look()
+    assert said.startswith("warning: sink kept: its server has lost what generation 1 had written")
+    [reason] = set(refused.reasons)
+    assert "`headwater rebuild FILE kept --auto` makes them again" in str(reason)
+    assert refused.look() == [] and not refused.losses.healing
+    refused.engine.runner.running[0] = refused.flow("main")  # opened anew, for a table that was altered
+    server.beats.setdefault(1, 0)  # which claims it
+    assert len(refused.losses.step(refused.engine)) == 1
+    assert set(refused.reasons) == {reason}
+
+
+def test_fault_37_a_loss_is_refused_also_by_the_next_run(pipeline: Pipeline, refused: Refused, server: Server) -> None:
+    refused.look()
+    refused.look()
+    refused.losses.close()
+    server.beats[1] = 0  # emptied while no `run` was there; the start of a flow has claimed it
+    after = Refused(pipeline, "main")
+    try:
+        assert len(after.look()) == 1 and after.engine.runner.running[0].failed
+    finally:
+        after.losses.close()
+
+
+def test_what_is_paused_or_somebody_elses_is_not_refused(refused: Refused, server: Server) -> None:
+    refused.look()
+    server.beats.clear()
+    refused.engine.builds.clear()  # paused, retired or taken over
+    for run in refused.engine.runner.running:
+        run.taken, run.failed, run.last_error = True, True, "another process"
+    assert refused.look() == [] and set(refused.reasons) == {"another process"}
+    refused.losses.watch._lost = frozenset({("kept", 1, "order")})  # until the next look
+    assert refused.losses._refuse(refused.engine, "kept") == []
+
+
+def test_a_file_that_is_applied_says_what_is_done_from_then_on(
+    pipeline: Pipeline, refused: Refused, tmp_path: Path
+) -> None:
+    assert (refused.losses.sinks, refused.losses.watch.sinks) == (["cache"], ["cache", "kept"])
+    other = loads(TEXT.replace("STATE", str(tmp_path)).replace(", on_loss: refuse", ""), "shop.yaml", {})
+    refused.losses.adopt(other, ["kept"])
+    assert (refused.losses.sinks, refused.losses.watch.sinks) == (["kept"], ["kept"])
+
+
 def test_a_reason_that_comes_through_spark_keeps_its_way_out() -> None:
     text = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "x.py", line 1, in f

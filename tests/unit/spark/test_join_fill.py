@@ -387,7 +387,8 @@ def test_batches_that_a_restarted_server_lost_are_replayed_from_where_the_fill_e
     for folder in ("offsets", "commits"):
         (flow.checkpoint / folder).mkdir(parents=True)
         for batch in range(3):
-            (flow.checkpoint / folder / str(batch)).write_text('v1\n{}\n{"root":{"0":1}}')
+            planned = json.dumps({"batchTimestampMs": int(time.time() * 1000)})
+            (flow.checkpoint / folder / str(batch)).write_text(f'v1\n{planned}\n{{"root":{{"0":1}}}}')
     health.note(store, flow)
     store.servers.restart(0, before)
     store.run = "two"

@@ -59,9 +59,14 @@ def flow(tmp_path: Path) -> Flow:
     return made
 
 
-def commit(flow: Flow, *batches: int) -> None:
+def plan(flow: Flow, batch: int, age: float = 0.0) -> None:
+    at = json.dumps({"batchTimestampMs": int((time.time() - age) * 1000)})
+    (flow.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{at}\n{{"t":{{"0":{batch}}}}}')
+
+
+def commit(flow: Flow, *batches: int, age: float = 0.0) -> None:
     for batch in batches:
-        (flow.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"t":{{"0":{batch}}}}}')
+        plan(flow, batch, age)
         (flow.checkpoint / "commits" / str(batch)).write_text("v1\n{}")
 
 
@@ -122,7 +127,7 @@ def test_fault_37_a_batch_under_way_when_the_server_went_down_gets_a_new_epoch(f
     health.check(store, flow, IDENTITY)
     commit(flow, 0, 1)
     health.note(store, flow)
-    (flow.checkpoint / "offsets" / "2").write_text('v1\n{}\n{"t":{"0":2}}')  # begun, not committed
+    plan(flow, 2)  # begun, not committed
     store.run = "two"
     assert health.check(store, flow, IDENTITY) == 1
     assert committed_offsets(flow.checkpoint)[0] == 1
@@ -250,6 +255,67 @@ def test_fault_37_a_loss_that_is_older_than_the_log_keeps_everything_is_refused(
     assert health.check(store, flow, IDENTITY, 7200) == 1
 
 
+@pytest.mark.parametrize("run", ["two", "one"])  # it came back with its files, or by way of a replica
+def test_fault_37_an_older_state_than_the_log_keeps_everything_is_refused(flow: Flow, run: str) -> None:
+    """It was away for a second, and came back as it was hours ago: what compaction has removed since was not replayed,
+    and a former parent's document showed for ever what was no longer its own."""
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    for batch in range(50):  # one each ten minutes
+        commit(flow, batch, age=(50 - batch) * 600)
+    health.note(store, flow)
+    store.goes_back(10)
+    store.run = run
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"begins with batch 11, of 6\.5 h ago, .* for 1\.0 h only") as caught:
+            health.check(store, flow, IDENTITY, 3600)
+    assert "headwater rebuild FILE search --auto" in str(caught.value)
+    assert (committed_offsets(flow.checkpoint)[0], health.known(flow).epoch) == (49, 0)
+    store.goes_back(44)
+    assert health.check(store, flow, IDENTITY, 3600) == 1
+    assert committed_offsets(flow.checkpoint)[0] == 44
+
+
+def test_fault_37_a_server_that_is_restarted_after_days_of_rest_costs_nothing(flow: Flow) -> None:
+    store, days = Restarting(), 3 * 86400.0
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0, 1, age=days)
+    health.note(store, flow)
+    store.run = "two"
+    assert health.check(store, flow, IDENTITY, 3600) == 0  # it has all that there was
+    commit(flow, 2)
+    plan(flow, 3)
+    store.run = "three"
+    assert health.check(store, flow, IDENTITY, 3600) == 1  # what is replayed is young, whatever was before it
+    assert committed_offsets(flow.checkpoint)[0] == 1
+
+
+def test_fault_37_a_batch_that_waits_for_longer_than_the_log_keeps_everything_is_not_replayed(flow: Flow) -> None:
+    """Nobody knows which of its rows the server still has: its newest files may be of any moment since it began."""
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0)
+    health.note(store, flow)
+    plan(flow, 1, age=4000)
+    assert health.check(store, flow, IDENTITY, 3600) == 0
+    store.run = "two"
+    with pytest.raises(StateError, match=r"begins with batch 1, of 1\.1 h ago"):
+        health.check(store, flow, IDENTITY, 3600)
+
+
+@pytest.mark.parametrize("says", ["{}", "[]", "?", '{"batchTimestampMs": 9000000000000}'])  # the last is still to come
+def test_fault_37_of_what_nobody_knows_how_old_it_is_nothing_is_replayed(flow: Flow, says: str) -> None:
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0, 1)
+    health.note(store, flow)
+    (flow.checkpoint / "offsets" / "1").write_text(f'v1\n{says}\n{{"t":{{"0":1}}}}')
+    store.goes_back(0)
+    store.run = "two"
+    with pytest.raises(StateError, match="nobody knows how long ago batch 1, which it may lack, was begun"):
+        health.check(store, flow, IDENTITY, 7200)
+
+
 def test_fault_37_when_the_store_was_seen_last_is_never_still_to_come(flow: Flow) -> None:
     """Under a clock that was ahead: a loss was younger than nothing, and was replayed from what compaction had left."""
     store, path = Restarting(), flow.folder / "rowstore.json"
@@ -278,6 +344,33 @@ def test_fault_37_a_store_that_was_emptied_while_nothing_happens_is_noticed(flow
     store.servers.flush(0)
     with pytest.raises(SinkUnavailable, match="lost its marks"):
         health.note(store, flow)
+
+
+def test_fault_37_a_store_that_goes_back_in_the_same_run_is_noticed_before_it_is_told_more(flow: Flow) -> None:
+    """A replica was in its place between two looks, and gave it what it had: the next note hid what was lost."""
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, *range(5))
+    health.note(store, flow)
+    store.goes_back(2)
+    commit(flow, 5)
+    for _ in range(2):
+        with pytest.raises(SinkUnavailable, match="has gone back"):
+            health.note(store, flow)
+    assert store.batch == 2
+    assert health.check(store, flow, IDENTITY) == 1
+    assert committed_offsets(flow.checkpoint)[0] == 2
+    health.note(store, flow)
+
+
+def test_a_store_that_counts_the_passes_of_a_fill_has_not_gone_back(flow: Flow) -> None:
+    store, counted = Restarting(), replace(flow, spec=replace(flow.spec, batches_before=7))
+    health.check(store, counted, IDENTITY)
+    health.note(store, counted)  # nothing is committed yet
+    commit(flow, 0)
+    for _ in range(2):
+        health.note(store, counted)
+    assert store.batch == 7
 
 
 def test_fault_37_of_several_nodes_the_one_that_remembers_least_counts() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -229,3 +229,25 @@ class Appended:
 
     def append(self) -> None:
         self.snapshot += 1
+
+
+def test_a_start_looks_at_its_tables_once_they_are_claimed_and_before_the_log_is_read(
+    flow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for name in ("_put_aside", "read_again", "note_gap", "shorten"):
+        monkeypatch.setattr(history, name, lambda *_, name=name: done.append(name))
+    monkeypatch.setattr(history, "still_written", lambda _spark, flow, *_: flow.spec)
+    monkeypatch.setattr(history, "replace", lambda one, **_: one)
+    place: Any = Place()
+    place.make = lambda *_, new: done.append("make")
+
+    def read(*_: object) -> None:
+        done.append("read_lost")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(history, "read_lost", read)
+    lease: Any = SimpleNamespace(check=lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        history.start_history(cast(Any, None), flow, place, lease, (), cast(Any, None))
+    assert done == ["_put_aside", "read_again", "make", "shorten", "make", "shorten", "read_lost"]

@@ -111,7 +111,7 @@ class IcebergTarget:
         return catalogue.claimed(self._place, self._catalog, target, self._number(target), self._owner)
 
     def oldest_claim(self, target: str) -> int | None:
-        """See the contract: an older copy of the catalogue has that of then; a table that was rolled back the newest."""
+        """See the contract: a restored catalogue has that of its copy; a table that was rolled back has the newest."""
         return self.claimed(target)
 
     def there(self, target: str) -> bool:

@@ -58,8 +58,8 @@ def read_lost(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     topics = ", ".join(sorted(lost))
     why = f"the table was put back to an older state, and the log may have been compacted since: {topics}"
     # As of one that was away: what is read now is read before compaction comes as far as this.
-    until = time.time() - flow.reading.tombstone_seconds / 2
-    place.note_gap(spark, flow.spec.sink, (0.0, until), lost, why)
+    kept, now = flow.reading.tombstone_seconds, time.time()
+    place.note_gap(spark, flow.spec.sink, (0.0, now - kept / 2), lost, why)
     for topic in sorted(lost):
         said = f"{names[topic]} was put back to an older state: what it lacks is read from the log again"
         _log.warning("history of sink %s: %s", flow.spec.sink, said)
@@ -143,7 +143,7 @@ def _left_behind(metadata: Mapping[str, Any], snapshots: Mapping[int, Mapping[st
             if made > least:
                 left.add(number)
             least = min(least, made)
-    ancestor = metadata.get("current-snapshot-id")
+    ancestor: Any = metadata.get("current-snapshot-id")
     while ancestor in snapshots:  # one may be led back to what was left
         left.discard(ancestor)
         ancestor = snapshots[ancestor].get("parent-snapshot-id")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -116,7 +117,8 @@ def test_folds_windows_and_matches_ask_for_that_before_they_start(
     def refuse(_: Flow) -> None:
         raise StateError("interrupted")
 
-    for module, start in ((fold, fold.start_fold), (timed, lambda *given: timed.start_timed(*given, cast(Any, None)))):
+    starts: Any = ((fold, fold.start_fold), (timed, partial(timed.start_timed, keep=cast(Any, None))))
+    for module, start in starts:
         monkeypatch.setattr(module, "check_reach", lambda *_: None)
         monkeypatch.setattr(module, "refuse_other_attempt", refuse)
         spec = FlowSpec("s", {"v": MATCHES["alone"]}, {"t": ("v",)}, {}, {}, {})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +23,7 @@ from spark.disk.checkpoint import committed_offsets, forget_topics
 from spark.flow import Flow
 from spark.warehouse.commits import loaded
 from spark.warehouse.history.tables import HistoryPlace
-from spark.warehouse.marks import OFFSETS
+from spark.warehouse.marks import offsets_said
 
 _log = logging.getLogger(__name__)
 
@@ -113,41 +112,6 @@ def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
     jvm: Any = spark._jvm
     metadata = loaded(spark, table).operations().current()
     return offsets_said(json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata)))
-
-
-def offsets_said(metadata: Mapping[str, Any]) -> dict[int, int]:
-    """As ``offsets_there``, of a table's metadata as Iceberg writes them. Pure.
-
-    Upkeep keeps the newest snapshot that says so. It may say it once more, of an older query even, in a commit of its
-    own: the furthest counts, and not the youngest. Those that a rollback has left behind say nothing.
-    """
-    snapshots, found = {one["snapshot-id"]: one for one in metadata.get("snapshots", ())}, dict[int, int]()
-    left = _left_behind(metadata, snapshots)
-    for number, snapshot in snapshots.items():
-        said = snapshot.get("summary", {}).get(OFFSETS)
-        if said is not None and number not in left:
-            for part, at in json.loads(said).items():
-                found[int(part)] = max(int(at), found.get(int(part), 0))
-    return found
-
-
-def _left_behind(metadata: Mapping[str, Any], snapshots: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Snapshots behind which the table was led back: an older one was the current one after them.
-
-    Not all that are no ancestors: of those upkeep has expired some in between, and the line of parents ends there.
-    """
-    left, least = set[int](), math.inf
-    for entry in reversed(metadata.get("snapshot-log", ())):
-        if (number := entry["snapshot-id"]) in snapshots:
-            made = snapshots[number].get("sequence-number", 0)
-            if made > least:
-                left.add(number)
-            least = min(least, made)
-    ancestor: Any = metadata.get("current-snapshot-id")
-    while ancestor in snapshots:  # one may be led back to what was left
-        left.discard(ancestor)
-        ancestor = snapshots[ancestor].get("parent-snapshot-id")
-    return left
 
 
 def current_snapshot(spark: SparkSession, table: str) -> int | None:

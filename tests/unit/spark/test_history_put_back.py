@@ -21,8 +21,8 @@ from spark.disk.applied import FILE, applied_offsets
 from spark.disk.checkpoint import committed_offsets, planned
 from spark.reading.spec import FlowSpec
 from spark.warehouse.history import history, put_back
-from spark.warehouse.history.put_back import offsets_said, read_lost, taken_back
-from spark.warehouse.marks import OFFSETS
+from spark.warehouse.history.put_back import read_lost, taken_back
+from spark.warehouse.marks import OFFSETS, offsets_said
 
 ROW = pa.table({"v": [1]})
 

@@ -20,6 +20,7 @@ from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.types import REFUSALS
 from cdc.view import View
+from connectors.marker import read_position
 from truth.events.logged import Event
 from truth.versions import DELETED, MISSED, Logged, Versions
 
@@ -94,6 +95,7 @@ class Log:
         self._pipeline, self._ends = pipeline, ends
         self._topics, self._where = topics_of(pipeline, view), (view.table.name, view.table.schema)
         self._loads = encoding_of(pipeline.source.reader()).loads
+        self._attempt: int | None = None
         self.begin = 0
 
     def __call__(self) -> Iterator[Event]:
@@ -101,9 +103,11 @@ class Log:
         all of them, of each partition that has lost its first ones, that it has.
 
         Raises:
+            DecodeError: somebody else writes into the marker's topic (terminal).
             KafkaUnavailable, RegistryUnavailable: no answer (transient).
         """
         kafka = Kafka(self._pipeline)
+        self._attempt = read_position(kafka, self._pipeline)
         topics = kafka.describe(self._topics)
         partitions = {name: topic.partitions for name, topic in topics.items()}
         ends: Ends = self._ends or kafka.ends(partitions)
@@ -144,6 +148,9 @@ class Log:
                 # What was changed or deleted happened all the same, as it was when it was inserted.
                 if event["op"] in ("c", "r") and (source["table"], source["schema"]) == self._where:
                     again, committed = source["snapshot"] == "incremental", int(source["ts_ms"] or 0)
-                    yield Event(part, offset, dict(event["after"]), again, topic, committed), lsn_of(source)
+                    position = lsn_of(source)
+                    if event["op"] == "r" and not again and self._attempt not in (None, position):
+                        continue  # an attempt of the initial snapshot that was interrupted: the last reads all anew
+                    yield Event(part, offset, dict(event["after"]), again, topic, committed), position
             except REFUSALS:
                 continue

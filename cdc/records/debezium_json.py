@@ -255,6 +255,14 @@ class Decoder:
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             return 0, None
 
+    def given_up(self, change: Change) -> bool:
+        """Whether the initial snapshot read a row in an attempt that was interrupted: the last one reads all anew."""
+        return change.snapshot and change.position < self._base | self.snapshot_lsn
+
+    def read_later(self, change: Change) -> bool:
+        """Whether a row was read after the initial snapshot, whose rows all have its own position."""
+        return change.snapshot and change.position > self._base | self.snapshot_lsn
+
     def superseded(self, change: Change) -> bool:
         """Whether a record is of a former shape whose values Postgres has since written anew, in no log: the table was
         read again then, so a newer record of its row, or its delete, follows in the same partition."""

@@ -40,12 +40,14 @@ from connectors.postgres import Connection, connect
 from operations.as_of.begun import NotBegun, being_read, have_rows, whole_since
 from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
+from operations.as_of.put_back import refuse_put_back
 from operations.as_of.reads import reads_of, refuse_early, refuse_unread, refuse_unread_moment
 from operations.as_of.seen import Frontier
 from operations.state.catalogue import source_catalogue
 from operations.state.history import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import BEGINS, CUT, SOURCE, bounds, gaps, holding, load_history
+from spark.disk.applied import applied_offsets
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -119,7 +121,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
         NotBegun: the history of a table is about to begin.
         BeforeHistory: it is before the history of a table begins (terminal).
         HistoryGap: history may lack events there (terminal).
-        BeyondFrontier: history has not come to it (transient).
+        BeyondFrontier: history has not come to it, or was put back and lacks something (transient).
         SourceChanged: the history, or the token, is another source's (terminal).
         UnknownName: a table has no history here (terminal).
         BadToken: the token is none, or its transaction was rolled back (terminal).
@@ -149,6 +151,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
         topics = [pipeline.topic(table) for table in tables]
         watch = FrontierWatch(pipeline, connection, topics, folder, snapshot, whole=not unread)
         frontier, place = _frontier(pipeline, connection, watch, asked, list(tables.values()), say)
+    written = applied_offsets(folder)  # first: what is written by then is in the tables that are loaded now
     tables = every = {name: table.refresh() for name, table in tables.items()}
     own = _own_after(list(tables.values()), place)
     found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, place, own)
@@ -156,6 +159,8 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     tables = {name: tables[name] for name in roots}
     # A moment is held against the reading of every table, also of those that are not shown.
     anew = {name for name, table in every.items() if table.name()[-1] == all_of[name].name + HISTORY}
+    for name in sorted(anew):
+        refuse_put_back(name, every[name], written.get(pipeline.topic(name), {}))
     begun = {name: int(every[name].properties[BEGINS]) for name in anew if BEGINS in every[name].properties}
     # One that was begun anew behind that had been read whole under its former key.
     whole = {name: at for name, at in whole.items() if at > begun.get(name, 0)}

@@ -111,8 +111,8 @@ class IcebergTarget:
         return catalogue.claimed(self._place, self._catalog, target, self._number(target), self._owner)
 
     def oldest_claim(self, target: str) -> int | None:
-        """See the contract: a claim is a property, and a table that is rolled back to an older snapshot keeps these."""
-        return None
+        """See the contract: a restored catalogue has that of its copy; a table that was rolled back has the newest."""
+        return self.claimed(target)
 
     def there(self, target: str) -> bool:
         """See the contract."""

@@ -29,7 +29,7 @@ from cdc.utf8 import has_text
 from cdc.view import merge_fields
 from spark.arrow import map_in_arrow
 from spark.events.kept import Open, Told, documents_of
-from spark.events.stateful import check_reach
+from spark.events.stateful import check_reach, refuse_other_attempt
 from spark.flow import Flow, begin, changelog
 from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
@@ -112,9 +112,10 @@ class EventReader(EntryDecoder):
             (decoder, (view,)), at = self.routes[topic], (topic, partition, offset)
             try:
                 change = decoder.decode(key, value, *at)
+                if decoder.given_up(change):
+                    continue
                 entries.append(self._entry(view, change))
-                # The initial snapshot's rows bear its own position; later readings have that of when they were read.
-                again.append(change.snapshot and change.position > decoder.base | self.spec.snapshot_lsn)
+                again.append(decoder.read_later(change))
             except DecodeError as error:
                 letters.append(self._letter(view, decoder, key, error, value, at))
         return Decoded(entries, letters, batch.num_rows), again
@@ -221,6 +222,7 @@ def start_fold(spark: SparkSession, flow: Flow, opened: Open = documents_of) -> 
     """
     view = view_of(flow.spec)
     check_reach(spark, flow)
+    refuse_other_attempt(flow)
     place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     events = map_in_arrow(records, partial(event_rows, flow.spec.pack()), event_schema(view))

@@ -29,7 +29,7 @@ from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import committed_offsets
 from spark.events.clocks import Clocks
 from spark.events.kept import Open, Told, documents_of
-from spark.events.stateful import begin_stateful, check_reach
+from spark.events.stateful import begin_stateful, check_reach, refuse_other_attempt
 from spark.events.ticks import Beats, Ticker, teller, ticks
 from spark.flow import Flow, begin, changelog
 from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR
@@ -83,6 +83,8 @@ class TimedReader(EntryDecoder):
                 change = decoder.decode(key, value, *at)
                 if change.after is None or change.op is Op.TOMBSTONE:
                     continue  # a table's row that is kept no longer: it happened all the same
+                if decoder.given_up(change):
+                    continue  # and moves no clock: the last attempt's rows, the same ones, would be late by it
                 if change.op is Op.UPDATE:
                     raise _changed(view.name, change.table, f"{topic}/{partition}/{offset}")
                 # Nobody reads an event's document: it becomes a part of another.
@@ -90,8 +92,7 @@ class TimedReader(EntryDecoder):
                 entry = Entry(view.name, identity, change.position, b"{}", *at, change.ts_ms, row)
                 assert isinstance(view, TimedView)
                 moment = view.moment(change, row)
-                again = change.snapshot and change.position > decoder.base | self.spec.snapshot_lsn
-                found.append((entry, again, moment, clock))
+                found.append((entry, decoder.read_later(change), moment, clock))
                 # Nothing happens after it was committed: a clock that runs ahead makes nobody else's events late.
                 committed = change.ts_ms * _MILLI
                 moment = min(moment, committed + _MILLI) if committed else moment
@@ -227,6 +228,7 @@ def start_timed(
     (view,) = flow.spec.views.values()
     assert isinstance(view, TimedView)
     check_reach(spark, flow)
+    refuse_other_attempt(flow)
     packed = flow.spec.pack()
     clocks, (held, left) = flow.folder / "clocks", _with_events(flow)
     Clocks(clocks).begin(left)

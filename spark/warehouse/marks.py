@@ -6,6 +6,8 @@ Imported by who reads tables without Spark too (operations/query/tables.py): not
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Any
 
 # With which the names of all marks begin.
@@ -33,3 +35,41 @@ def same_offsets(said: str | None, text: str) -> bool:
         text: of ``offsets_text``.
     """
     return said == text or (said is not None and json.loads(said) == json.loads(text))
+
+
+def offsets_said(metadata: Mapping[str, Any]) -> dict[int, int]:
+    """Up to where a table of history holds its topic, by what its snapshots say: partition -> next offset. Pure.
+
+    Upkeep keeps the newest snapshot that says so. It may say it once more, of an older query even, in a commit of its
+    own: the furthest counts, and not the youngest. Those that a rollback has left behind say nothing.
+
+    Args:
+        metadata: the table's, as Iceberg writes them.
+    """
+    snapshots, found = {one["snapshot-id"]: one for one in metadata.get("snapshots", ())}, dict[int, int]()
+    left = _left_behind(metadata, snapshots)
+    for number, snapshot in snapshots.items():
+        said = snapshot.get("summary", {}).get(OFFSETS)
+        if said is not None and number not in left:
+            for part, at in json.loads(said).items():
+                found[int(part)] = max(int(at), found.get(int(part), 0))
+    return found
+
+
+def _left_behind(metadata: Mapping[str, Any], snapshots: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Snapshots behind which the table was led back: an older one was the current one after them.
+
+    Not all that are no ancestors: of those upkeep has expired some in between, and the line of parents ends there.
+    """
+    left, least = set[int](), math.inf
+    for entry in reversed(metadata.get("snapshot-log", ())):
+        if (number := entry["snapshot-id"]) in snapshots:
+            made = snapshots[number].get("sequence-number", 0)
+            if made > least:
+                left.add(number)
+            least = min(least, made)
+    ancestor: Any = metadata.get("current-snapshot-id")
+    while ancestor in snapshots:  # one may be led back to what was left
+        left.discard(ancestor)
+        ancestor = snapshots[ancestor].get("parent-snapshot-id")
+    return left

@@ -18,7 +18,8 @@ from cdc.view import View
 from sinks.iceberg.history import CUT
 from spark.flow import Flow
 from spark.warehouse.commits import loaded
-from spark.warehouse.history.history import Historian, offsets_there
+from spark.warehouse.history.history import Historian
+from spark.warehouse.history.put_back import offsets_there
 from spark.warehouse.history.tables import HistoryPlace, columns_of, properties_of
 from spark.warehouse.upkeep import plan, steps
 from spark.warehouse.upkeep.plan import DAY, Policy

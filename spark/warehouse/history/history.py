@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.errors import LogTruncated
+from cdc.errors import SinkUnavailable
 from cdc.join.expressions import quoted
 from cdc.journal import about
-from cdc.log.ends import LogEnds, Offsets, removed
+from cdc.log.ends import LogEnds, Offsets
 from cdc.records.history import AFTER, PARTITION, POSITION, TIME
 from cdc.view import View
 from spark.arrow import map_in_arrow
@@ -39,6 +39,13 @@ from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
+from spark.warehouse.history.put_back import (
+    current_snapshot,
+    offsets_there,
+    read_lost,
+    refuse_removed,
+    taken_back,
+)
 from spark.warehouse.history.rows import Place, PlaceUnknown, history_ddl, history_rows
 from spark.warehouse.history.tables import HistoryPlace, columns_there
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text
@@ -69,12 +76,14 @@ class Historian:
         self.place, self.flow, self.lease, self.turns = place, flow, lease, turns
         self._there: dict[str, dict[int, int]] = {}  # topic -> up to where its table holds it
         self._begins: dict[str, int] = {}  # topic -> where its table begins, if not with the log
+        self._newest: dict[str, int | None] = {}  # topic -> its table's snapshot that we have left
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Append a batch once.
 
         Raises:
             Fenced: another process has taken the history over (terminal).
+            SinkUnavailable: somebody has put a table back (transient: the next start reads what it lacks).
         """
         spark, checkpoint = batch.sparkSession, self.flow.checkpoint
         marks = {QUERY: json.loads((checkpoint / "metadata").read_text())["id"], BATCH: str(batch_id)}
@@ -104,7 +113,14 @@ class Historian:
         if topic not in self._there:
             self._there[topic] = offsets_there(spark, table)
             self._begins[topic] = self.place.begins(spark, view)
+        elif current_snapshot(spark, table) != self._newest[topic] and taken_back(spark, table, self._there[topic]):
+            raise SinkUnavailable(
+                f"the history of {view.table.qualified} was put back to an older state: table {table}",
+                means="it lacks what was written to it since; nothing more was written",
+                fix="nothing: it is read from the log again",
+            )
         there = self._there[topic]
+        self._newest.setdefault(topic, current_snapshot(spark, table))
         starts = {part: max(at, there.get(part, at)) for part, at in starts.items()}
         ends = {part: max(end, starts[part]) for part, end in ends.items()}
         if all(starts[part] >= end for part, end in ends.items()):
@@ -126,7 +142,7 @@ class Historian:
                 raise
             # Of a log that was compacted first, which is seldom: no other batch looks through its table for this.
             write(places_held(spark, table, list(ends)))
-        self._there[topic] = dict(ends)
+        self._there[topic], self._newest[topic] = dict(ends), current_snapshot(spark, table)
         self.turns.wrote(table)
 
     def _rows(
@@ -177,20 +193,6 @@ def _records(starts: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping
     return sum(end - max(starts[topic][part], 0) for topic, parts in ends.items() for part, end in parts.items())
 
 
-def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
-    """Up to where a table holds its topic, by what its snapshots say: partition -> next offset.
-
-    Upkeep keeps the newest that says so. It may say it once more, of an older query even, in a commit of its own: the
-    furthest counts, and not the youngest.
-    """
-    marked = spark.table(f"{table}.snapshots").where(F.col("summary")[OFFSETS].isNotNull())
-    found: dict[int, int] = {}
-    for (said,) in marked.select(F.col("summary")[OFFSETS]).distinct().collect():
-        for part, at in json.loads(said).items():
-            found[int(part)] = max(int(at), found.get(int(part), 0))
-    return found
-
-
 def places_held(spark: SparkSession, table: str, parts: Collection[int]) -> dict[int, Place]:
     """How far what a table of history holds has come: partition -> behind all of its rows. Of a delete that was found
     late the transactions tell that, and the position does not: each is looked at by itself."""
@@ -236,6 +238,7 @@ def start_history(
         place.make(spark, view, new=flow.is_new)
         if gone := shorten(spark, place.name(view), policy, time.time()):
             _log.info("history of sink %s: %d snapshots of %s expired", flow.spec.sink, gone, view.table.qualified)
+    read_lost(spark, flow, place)
     note_gap(spark, flow, place)
     _, committed = committed_offsets(flow.checkpoint)
     topics = {**dict.fromkeys((*committed, *read), ()), **flow.spec.topics}
@@ -335,13 +338,7 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         written = None if flow.is_new else log.written_since(ends, committed)
     finally:
         log.close()
-    if (found := removed(first, committed)) is not None:
-        topic, part, at = found
-        raise LogTruncated(
-            f"history of sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, it is at {at}",
-            means="records that it has not read were removed from the log",
-            fix="give the sink another namespace, where history begins anew; the old one stays readable",
-        )
+    refuse_removed(flow, first, committed)
     _note_begun(spark, flow, place, now - kept)
     if flow.is_new:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -323,3 +324,17 @@ def test_who_is_not_let_in_learns_nothing_of_a_table(place: dict[str, Any], monk
     for ask in (partial(looked.there, VIEW), partial(looked.size, VIEW), spark.there):
         with pytest.raises(SinkRefused, match="does not let us in"):
             ask()
+
+
+def test_a_catalogue_that_was_restored_from_a_copy_shows_the_claim_of_then(
+    place: dict[str, Any], tmp_path: Path
+) -> None:
+    """It lacked what was applied since, and the flow went on behind that without a word."""
+    assert target(place).oldest_claim(VIEW) is None
+    say(place, {catalogue.LEASE: "5"})
+    assert target(place).oldest_claim(VIEW) == 5
+    copy = shutil.copy(tmp_path / "c.db", tmp_path / "copy.db")
+    say(place, {catalogue.LEASE: "9"})
+    assert target(place).oldest_claim(VIEW) == target(place).claimed(VIEW) == 9
+    shutil.copy(copy, tmp_path / "c.db")
+    assert target(place).oldest_claim(VIEW) == 5 and target(place, 2).oldest_claim(VIEW) is None

@@ -167,6 +167,15 @@ def test_every_event_of_a_batch_counts_and_one_that_is_read_later_is_known_as_su
     assert [(one.view, one.table) for one in decoded.letters] == [("v", "public.outbox")] and decoded.records == 5
 
 
+def test_of_an_initial_snapshot_that_was_interrupted_each_event_counts_once() -> None:
+    (view,) = resolve_views(file(), CATALOGUE, "cache")
+    spec = replace(flow_spec(file(), "cache", [view], {}), snapshot_lsn=20)
+    records = [record("a", "r", 10, "true"), record("gone", "r", 10, "true"), record("a", "r", 20, "true")]
+    read = EventReader(spec, typed=True).read(batch_of([*records, record("a", "c", 21)]))
+    assert [(entry.id, entry.offset) for entry in read[0].entries] == [("a", 20), ("a", 21)]
+    assert read[1] == [False, False] and read[0].records == 4
+
+
 def test_verify_folds_no_event_that_was_read_again_not_even_an_aggregates_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -182,7 +182,7 @@ def record(
     at: str | None, op: str = "c", lsn: int = 11, committed: str = "2026-01-01T12:00:00Z", **more: str
 ) -> Record:
     source = {"schema": "public", "table": "outbox", "lsn": lsn, "sequence": f'[null,"{lsn}"]', "snapshot": "false"}
-    source["ts_ms"] = micros(committed) // 1000
+    source |= {"ts_ms": micros(committed) // 1000, "snapshot": more.get("snapshot", "false")}
     row = {"id": f"00000000-0000-0000-0000-{lsn:012d}", "aggregatetype": "order", "aggregateid": "a", "type": "t"}
     row |= {"payload": None, "at": at, "sent": more.get("sent"), "received": more.get("received")}
     value = orjson.dumps({"op": op, "source": source, "after": row})

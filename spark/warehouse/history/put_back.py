@@ -1,0 +1,120 @@
+"""Up to where a table of history holds its topic; and histories that were put back, by a rollback to an older snapshot,
+or with their catalogue to an older copy.
+
+What was lost is read from the log once more: the newest of each row is there, and without it every later cut would
+show such a row as it was before. What compaction may have taken since is noted as a gap.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc.errors import LogTruncated
+from cdc.log.ends import LogEnds, Offsets, removed
+from cdc.records.history import OFFSET, PARTITION
+from spark.disk.applied import forget_applied
+from spark.disk.checkpoint import committed_offsets, forget_topics
+from spark.flow import Flow
+from spark.warehouse.commits import loaded
+from spark.warehouse.history.tables import HistoryPlace
+from spark.warehouse.marks import offsets_said
+
+_log = logging.getLogger(__name__)
+
+
+def read_lost(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
+    """Read those topics on from what their tables hold whose tables hold less than what was written to them.
+
+    Args:
+        spark: the session.
+        flow: with the topics that it is to write.
+        place: where the tables are, which are there.
+
+    Raises:
+        LogTruncated: the log has lost records of that (terminal).
+        KafkaUnavailable: no answer (transient).
+    """
+    if flow.is_new:
+        return
+    _, committed = committed_offsets(flow.checkpoint)
+    read = {topic: names for topic, names in flow.spec.topics.items() if topic in committed}
+    names = {topic: place.name(flow.spec.views[name]) for topic, (name,) in read.items()}
+    found = {topic: taken_back(spark, name, committed[topic]) for topic, name in names.items()}
+    lost = {topic: parts for topic, parts in found.items() if parts}
+    if not lost:
+        return
+    log = LogEnds(flow.reading.bootstrap, flow.reading.client)
+    try:
+        refuse_removed(flow, log.bounds(lost)[0], lost)
+    finally:
+        log.close()
+    topics = ", ".join(sorted(lost))
+    why = f"the table was put back to an older state, and the log may have been compacted since: {topics}"
+    # As of one that was away: what is read now is read before compaction comes as far as this.
+    kept, now = flow.reading.tombstone_seconds, time.time()
+    place.note_gap(spark, flow.spec.sink, (0.0, now - kept / 2), lost, why)
+    for topic in sorted(lost):
+        said = f"{names[topic]} was put back to an older state: what it lacks is read from the log again"
+        _log.warning("history of sink %s: %s", flow.spec.sink, said)
+    forget_applied(flow.folder)  # first: done again after a kill, it finds the topics in the checkpoint alone
+    forget_topics(flow.checkpoint, lost)
+
+
+def refuse_removed(flow: Flow, first: Offsets, places: Offsets) -> None:
+    """Refuse to read on where the log has nothing left.
+
+    Args:
+        flow: of the history.
+        first: the first offsets that the log still has.
+        places: where is read on.
+
+    Raises:
+        LogTruncated: it begins after one (terminal).
+    """
+    if (found := removed(first, places)) is None:
+        return
+    topic, part, at = found
+    raise LogTruncated(
+        f"history of sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, it is at {at}",
+        means="records that it has not read were removed from the log",
+        fix="give the sink another namespace, where history begins anew; the old one stays readable",
+    )
+
+
+def taken_back(spark: SparkSession, table: str, written: Mapping[int, int]) -> dict[int, int]:
+    """From where on a table lacks what was written to it: partition -> offset; empty if it lacks nothing, or says
+    nothing of it.
+
+    A snapshot that says so is written before the place in the log is noted. One that says less may be all that is left
+    where somebody has expired the others: then the table has rows of what they said.
+
+    Args:
+        spark: the session.
+        table: ``catalog.namespace.table``, each part quoted.
+        written: up to where: partition -> next offset.
+    """
+    there = offsets_there(spark, table)
+    lacking = {part: at for part, at in there.items() if at < written.get(part, 0)}
+    if not lacking:
+        return {}
+    beyond = " OR ".join(f"({PARTITION} = {part} AND {OFFSET} >= {at})" for part, at in lacking.items())
+    return lacking if spark.table(table).where(beyond).limit(1).isEmpty() else {}
+
+
+def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
+    """Up to where a table holds its topic, by what its snapshots say: partition -> next offset."""
+    jvm: Any = spark._jvm
+    metadata = loaded(spark, table).operations().current()
+    return offsets_said(json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata)))
+
+
+def current_snapshot(spark: SparkSession, table: str) -> int | None:
+    """The number of a table's newest snapshot, as far as the session knows; None while it has none."""
+    snapshot = loaded(spark, table).currentSnapshot()
+    return None if snapshot is None else int(snapshot.snapshotId())

@@ -212,6 +212,20 @@ def removed(first: Offsets, committed: Offsets) -> tuple[str, int, int] | None:
     return None
 
 
+def lacking(ends: Offsets, committed: Offsets) -> tuple[str, int, int] | None:
+    """Topic, partition and place of who has read further than the log goes; None if it goes as far. Pure.
+
+    Args:
+        ends: where the log ends; asked for after ``committed`` was read, or it may only have grown meanwhile.
+        committed: where is read on.
+    """
+    for topic, parts in committed.items():
+        for part, at in parts.items():
+            if at > ends.get(topic, {}).get(part, at):
+                return topic, part, at
+    return None
+
+
 def _behind(ends: Offsets, committed: Offsets) -> list[TopicPartition]:
     return [
         TopicPartition(topic, part, committed.get(topic, {}).get(part, 0))

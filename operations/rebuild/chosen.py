@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc.errors import KafkaError, SinkUnavailable, StateError
-from cdc.log.ends import LogEnds, removed
+from cdc.log.ends import LogEnds, lacking, removed
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from operations.generations.retire import retire
@@ -120,12 +120,12 @@ class Chosen:
             return False
         log = LogEnds(self.pipeline.kafka.bootstrap, self.pipeline.kafka.options_plain())
         try:
-            first, _ = log.bounds(topics)
+            first, ends = log.bounds(topics)
         except KafkaError:
             return False  # its flows will wait for the brokers
         finally:
             log.close()
-        return any(removed(first, place) is not None for place in places)
+        return any(removed(first, place) is not None or lacking(ends, place) is not None for place in places)
 
     def _refuse_filled_twice(self, number: int) -> None:
         lease = self.registry.generation(number).lease

@@ -35,7 +35,7 @@ from spark.disk.lease import Lease
 from spark.disk.notes import read_note
 from spark.failures import name_of, whole
 from spark.flow import Flow, begin, changelog
-from spark.log_gaps import read_unread, write_unread
+from spark.log_gaps import SHORTER_FIX, furthest, read_unread, whole_bounds, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
@@ -324,14 +324,18 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     """Write down what compaction may have taken before it was read: what is older than the log keeps every event.
 
     Raises:
-        LogTruncated: the log begins after its place: records were removed, and not only superseded ones (terminal).
+        LogTruncated: the log begins after its place: records were removed, and not only superseded ones; or it ends
+            before it (terminal).
         KafkaUnavailable: no answer (transient).
     """
     batch, committed = committed_offsets(flow.checkpoint)
     kept, now = flow.reading.tombstone_seconds, time.time()
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
-        first, ends = log.bounds(committed or flow.spec.topics)
+        who, anew = f"history of sink {flow.spec.sink}", "give the sink another namespace, where history begins anew"
+        fix = f"{SHORTER_FIX}{anew}; the old one stays readable"
+        ask = partial(log.bounds, committed or flow.spec.topics)
+        first, ends = whole_bounds(ask, furthest(flow, batch, committed), who, fix)
         written = None if flow.is_new else log.written_since(ends, committed)
     finally:
         log.close()
@@ -340,7 +344,7 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         raise LogTruncated(
             f"history of sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, it is at {at}",
             means="records that it has not read were removed from the log",
-            fix="give the sink another namespace, where history begins anew; the old one stays readable",
+            fix=f"{anew}; the old one stays readable",
         )
     _note_begun(spark, flow, place, now - kept)
     if flow.is_new:

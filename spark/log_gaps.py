@@ -8,35 +8,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from cdc.ages import ago, at_least
 from cdc.errors import DiskFull, KafkaError, KafkaUnavailable, LogTruncated, StateError, TooLate
-from cdc.log.ends import LogEnds, Offsets, lacking, removed
-from cdc.polling import poll
+from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
-from spark.disk.checkpoint import batch_offsets, committed_offsets, planned
+from spark.disk.checkpoint import committed_offsets
 from spark.disk.files import write_atomic
 from spark.disk.filling import load
 from spark.disk.state import UNREAD, rebuild_command
 from spark.flow import Flow
+from spark.shorter import SHORTER_FIX, flow_bounds, furthest
 from spark.unread import PARTS, Look, Mark, Unread
 
 DAY = 86400.0
 # How often the log's ends are looked at while flows run, and a smaller part of a short retention.
 LOOK_SECONDS = 60.0
-# A broker that comes back from a crash tells, for a moment, ends from before it has recovered them: a log counts as
-# shorter only when it is so for as long as this.
-SHORTER_SECONDS, AGAIN_SECONDS = 30.0, 1.0
 # Epoch seconds; not 0, which is not known.
 LONG_AGO = 1.0
-# What goes before the rebuild where the log has lost its end.
-SHORTER_FIX = "`headwater resnapshot FILE --all` reads into the log again what it has lost, then "
-
-Bounds = tuple[Offsets, Offsets]
 
 
 def look_seconds(retention: float) -> float:
@@ -57,12 +50,9 @@ def check_log(flow: Flow) -> None:
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
         now = time.time()
-        first, ends = whole_bounds(
-            partial(log.bounds, committed or flow.spec.topics),
-            furthest(flow, batch, committed),
-            f"sink {flow.spec.sink}: {flow.title}",
-            SHORTER_FIX + rebuild_command(flow.spec.sink),
-        )
+        who, fix = f"sink {flow.spec.sink}: {flow.title}", SHORTER_FIX + rebuild_command(flow.spec.sink)
+        ask, place = partial(log.bounds, committed or flow.spec.topics), furthest(flow, batch, committed)
+        first, ends = flow_bounds(ask, flow, place, who, fix)
         _refuse_truncated(flow, first, committed)
         _refuse_passed(flow, unread, batch)
         unread = unread.after(batch, committed, Look(now, ends), flow.reading.tombstone_seconds / PARTS)
@@ -75,49 +65,6 @@ def check_log(flow: Flow) -> None:
     away = now - unread.since
     if away > flow.reading.tombstone_seconds:
         raise _too_late(flow, f"{flow.title} has not caught up for {away / DAY:.1f} days")
-
-
-def whole_bounds(ask: Callable[[], Bounds], place: Offsets, who: str, fix: str) -> Bounds:
-    """The log's first offsets and its ends, which are not before a place that somebody has read up to.
-
-    Whoever goes on in a log that has lost its end (a volume that was put back to an older copy, a replica that lacked
-    records and was made leader) skips what comes to stand there, as soon as it has grown past his place.
-
-    Args:
-        ask: asks for both.
-        place: was read before.
-        who: has read up to it.
-        fix: the way out.
-
-    Raises:
-        LogTruncated: the log ends before the place, and not for a moment only (terminal).
-        KafkaUnavailable: no answer (transient).
-    """
-    first, ends = poll(ask, lambda bounds: lacking(bounds[1], place) is None, SHORTER_SECONDS, AGAIN_SECONDS)
-    if (found := lacking(ends, place)) is not None:
-        topic, part, at = found
-        raise LogTruncated(
-            f"{who} has read {topic}/{part} up to {at}, and it ends at {ends[topic][part]}",
-            means="the log has become shorter: Kafka's data was put back to an older copy, or a replica that lacked"
-            " records was made leader; what comes to stand there would be skipped, and nothing was written",
-            fix=fix,
-        )
-    return first, ends
-
-
-def furthest(flow: Flow, batch: int, committed: Offsets) -> Offsets:
-    """Up to where a flow has read its topics: a batch that was planned, and not committed, is replayed to its own end.
-
-    Args:
-        flow: the flow. A topic that it does not write any more may have been made anew.
-        batch: the newest that is committed.
-        committed: its ends.
-    """
-    newest, place = planned(flow.checkpoint), committed
-    if newest > batch:
-        with suppress(OSError, ValueError, IndexError, AttributeError):  # damaged: refused by name (check_checkpoint)
-            place = batch_offsets(flow.checkpoint, newest)
-    return {topic: parts for topic, parts in place.items() if topic in flow.spec.topics}
 
 
 def _refuse_truncated(flow: Flow, first: Offsets, committed: Offsets) -> None:

@@ -212,18 +212,19 @@ def removed(first: Offsets, committed: Offsets) -> tuple[str, int, int] | None:
     return None
 
 
-def lacking(ends: Offsets, committed: Offsets) -> tuple[str, int, int] | None:
-    """Topic, partition and place of who has read further than the log goes; None if it goes as far. Pure.
+def lacking(ends: Offsets, committed: Offsets) -> list[tuple[str, int, int, int]]:
+    """Topic, partition, place and the log's end, where somebody has read further than the log goes. Pure.
 
     Args:
         ends: where the log ends; asked for after ``committed`` was read, or it may only have grown meanwhile.
         committed: where is read on.
     """
-    for topic, parts in committed.items():
-        for part, at in parts.items():
-            if at > ends.get(topic, {}).get(part, at):
-                return topic, part, at
-    return None
+    return [
+        (topic, part, at, end)
+        for topic, parts in committed.items()
+        for part, at in parts.items()
+        if at > (end := ends.get(topic, {}).get(part, at))
+    ]
 
 
 def _behind(ends: Offsets, committed: Offsets) -> list[TopicPartition]:

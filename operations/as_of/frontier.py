@@ -114,7 +114,7 @@ class FrontierWatch:
         # Only now, after the heartbeat's record was seen: the other way round they would promise too much.
         # And of all that is written: another partition of the same transaction may still wait for its marker.
         ends = self._kafka.ends({topic.name: topic.partitions for topic in described.values()}, written=True)
-        if lacking(ends, before) is not None:
+        if lacking(ends, before):
             raise BeyondFrontier(
                 f"history has not come to {wanted}: the log ends before what history has read",
                 means="the log has become shorter, and what comes to stand there is not in history; nothing was made",

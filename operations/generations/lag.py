@@ -12,7 +12,7 @@ from operations.state.folder import register_of
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.state import rebuild_command
 from spark.disk.status import FlowStatus
-from spark.log_gaps import SHORTER_FIX, Bounds, whole_bounds
+from spark.shorter import SHORTER_FIX, Bounds, whole_bounds
 
 # Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
 MOST_BEHIND = 10_000
@@ -34,7 +34,7 @@ def behind(pipeline: Pipeline, sink: str, number: int) -> int:
         log.keep(topic for offsets in places for topic in offsets)
         for folder, offsets in zip(folders, places, strict=True):
             ends, written = log.ends(offsets), _written(folder, offsets)
-            if lacking(ends, written) is not None:  # who has read what the log has lost is not level with it
+            if lacking(ends, written):  # who has read what the log has lost is not level with it
                 who, fix = f"sink {sink}: generation {number}", SHORTER_FIX + rebuild_command(sink)
                 _, ends = whole_bounds(partial(_asked_anew, log, offsets), written, who, fix)
             if not reached(offsets, ends):

@@ -10,8 +10,8 @@ from cdc.errors import KafkaError
 from cdc.log.ends import LogEnds, lacking, reached
 from cdc.pipeline import Pipeline
 from spark.disk.checkpoint import committed_offsets
-from spark.log_gaps import furthest
 from spark.running import Running
+from spark.shorter import furthest
 
 
 class Goal:
@@ -47,7 +47,7 @@ class Goal:
                 for topic, ends in self._log.ends(sorted(unknown)).items():
                     # An end before what a flow has read is none to reach: such a flow is refused at its start, unless
                     # the log is whole again by then.
-                    if all(lacking({topic: ends}, place) is None for place in places):
+                    if not any(lacking({topic: ends}, place) for place in places):
                         self._ends[topic] = ends
 
     def _of(self, run: Running) -> dict[str, dict[int, int]]:

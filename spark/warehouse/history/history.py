@@ -35,9 +35,10 @@ from spark.disk.lease import Lease
 from spark.disk.notes import read_note
 from spark.failures import name_of, whole
 from spark.flow import Flow, begin, changelog
-from spark.log_gaps import SHORTER_FIX, furthest, read_unread, whole_bounds, write_unread
+from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
+from spark.shorter import SHORTER_FIX, flow_bounds, furthest
 from spark.warehouse.brief import brief
 from spark.warehouse.history.rows import Place, PlaceUnknown, history_ddl, history_rows
 from spark.warehouse.history.tables import HistoryPlace, columns_there
@@ -335,7 +336,7 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         who, anew = f"history of sink {flow.spec.sink}", "give the sink another namespace, where history begins anew"
         fix = f"{SHORTER_FIX}{anew}; the old one stays readable"
         ask = partial(log.bounds, committed or flow.spec.topics)
-        first, ends = whole_bounds(ask, furthest(flow, batch, committed), who, fix)
+        first, ends = flow_bounds(ask, flow, furthest(flow, batch, committed), who, fix)
         written = None if flow.is_new else log.written_since(ends, committed)
     finally:
         log.close()

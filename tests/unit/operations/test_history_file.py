@@ -33,7 +33,7 @@ from operations.gate import wrong_in_file
 from operations.run import history as run_history
 from operations.state.history import root_tables, topics_read
 from sinks.iceberg import catalogue as iceberg
-from spark import log_gaps
+from spark import shorter
 from spark.disk.files import write_atomic
 from spark.log_gaps import write_unread
 from spark.unread import Mark, Unread
@@ -190,9 +190,9 @@ def test_a_log_that_ends_before_what_history_has_read_is_refused(
     bounds = ({"t": {0: 0}, "left": {0: 0}}, {"t": {0: 4}, "left": {0: 1}})
     log = SimpleNamespace(bounds=lambda topics: bounds, written_since=lambda *_: None, close=lambda: None)
     monkeypatch.setattr(begin, "LogEnds", lambda *_: log)
-    monkeypatch.setattr(log_gaps, "SHORTER_SECONDS", 0.0)
+    monkeypatch.setattr(shorter, "SHORTER_SECONDS", 0.0)
     spec, reading = SimpleNamespace(sink="lake", topics={"t": ("v",)}), SimpleNamespace(bootstrap="", client={})
-    flow: Any = SimpleNamespace(checkpoint=tmp_path, is_new=False, reading=reading, spec=spec)
+    flow: Any = SimpleNamespace(checkpoint=tmp_path, folder=tmp_path, is_new=False, reading=reading, spec=spec)
     reading.tombstone_seconds = 100
     place: Any = None
     monkeypatch.setattr(begin, "committed_offsets", lambda _: (3, {"t": {0: 5}, "left": {0: 9}}))

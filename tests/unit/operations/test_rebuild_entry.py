@@ -415,3 +415,6 @@ def test_one_whose_place_the_log_has_lost_is_not_gone_on_with(
     monkeypatch.setattr(Chosen, "of_other_log", lambda *_: False)
     monkeypatch.setattr(LogEnds, "bounds", lambda _self, topics: ({"t": {0: first}}, {"t": {0: end}}))
     assert entry(made) == number
+    if number == 2:
+        register_of(made, "cache").generation(2).flow_folder("main").joinpath("shorter.json").write_text("{}")
+        assert entry(made) == 3, "the log has been shorter once"

@@ -150,7 +150,7 @@ def test_a_report_asks_kafka_once_however_many_flows_there_are(
     brokers.topics |= {"main": {0: (0, 5)}, "t0": {0: (0, 1)}}
     assert behind(pipeline, "cache", 1) == 4 + sum(2 * number - 1 for number in range(1, 40))
     assert len(brokers.requests) == 9
-    monkeypatch.setattr("spark.log_gaps.SHORTER_SECONDS", 0.0)
+    monkeypatch.setattr("spark.shorter.SHORTER_SECONDS", 0.0)
     brokers.topics["t3"] = {0: (0, 0)}  # the log has become shorter: who has read further is not level with it
     with pytest.raises(LogTruncated, match="generation 1 has read t3/0 up to 1, and it ends at 0"):
         behind(pipeline, "cache", 1)

@@ -33,7 +33,8 @@ def behind(pipeline: Pipeline, sink: str, number: int) -> int:
     try:
         log.keep(topic for offsets in places for topic in offsets)
         for folder, offsets in zip(folders, places, strict=True):
-            ends, written = log.ends(offsets), _written(folder, offsets)
+            ends: Offsets = log.ends(offsets)
+            written = _written(folder, offsets)
             if lacking(ends, written):  # who has read what the log has lost is not level with it
                 who, fix = f"sink {sink}: generation {number}", SHORTER_FIX + rebuild_command(sink)
                 _, ends = whole_bounds(partial(_asked_anew, log, offsets), written, who, fix)

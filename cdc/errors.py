@@ -315,7 +315,7 @@ class TopicRecreated(StateError):
 
 
 class LogTruncated(StateError):
-    """The log begins after the place from which a sink has to go on."""
+    """The log begins after the place from which a sink has to go on, or ends before it."""
 
     code = "log-truncated"
 

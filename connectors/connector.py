@@ -14,6 +14,7 @@ from connectors.actions import Action
 from connectors.captured import mark, read_captured
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
+from connectors.lost_offset import refuse_lost_offset
 from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
 from connectors.source_gaps import refuse_gap
@@ -169,13 +170,15 @@ def _create(name: str, wanted: dict[str, str]) -> Any:
         servers.connect.create_stopped(name, wanted)
         offsets = servers.connect.offsets(name)
         slot = read_slot(servers.source, servers.pipeline.source.slot)
-        captured = read_captured(servers.setup, servers.names).values()
+        listed = read_captured(servers.setup, servers.names)
+        captured = listed.values()
         if offsets and slot is None and all(one.state == "initial" for one in captured):
             # Somebody deleted the namesake before `drop` could make Connect forget it, and a first snapshot is meant.
             servers.connect.wait_stopped(name)
             servers.connect.delete_offsets(name)
             offsets = []
         try:
+            refuse_lost_offset(offsets[0] if offsets else None, listed)
             refuse_gap(servers.pipeline.source.slot, slot, offsets[0] if offsets else None)
         except (SlotLost, LogGap):
             # `resnapshot --all` gets well from this, and needs the offset. Who has nothing yet does not.

@@ -15,6 +15,7 @@ from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
 from connectors.debezium import connector_config
 from connectors.failover import plan_failover
+from connectors.lost_offset import refuse_read_twice
 from connectors.plan_refusals import emptied_tables, refuse_discontinued, refuse_old_records, refuse_unfit, tables_anew
 from connectors.requests import plan_snapshot, plan_sweep
 from connectors.servers import Servers
@@ -31,11 +32,13 @@ def plan(servers: Servers, actual: Actual, *, forget: bool = True) -> list[Actio
             gap.
 
     Raises:
-        SourceError: the slot can't give every change since the connector's last (terminal).
+        SourceError: the slot can't give every change since the connector's last, or Connect has lost that (terminal).
         KafkaError: a topic would need another number of partitions, or holds records of an earlier capture (terminal).
     """
     refuse_discontinued(servers.pipeline, actual)
     first, noted, last = prepare(servers, actual, forget=forget)
+    if actual.connector is not None:
+        refuse_read_twice(servers.kafka, servers.pipeline, servers.setup, actual.captured)
     pipeline = servers.pipeline
     facts, version = list(actual.facts.values()), servers.source.info.server_version
     config = connector_config(pipeline, actual.catalogue, facts, actual.plugins, version)

@@ -12,6 +12,7 @@ from connectors.absent_keys import refuse_keys, unsure
 from connectors.actual import Actual
 from connectors.captured import Gap
 from connectors.debezium import marker_topic
+from connectors.lost_offset import refuse_lost_offset
 from connectors.preflight import outbox, primary_keys, tables, toast
 from connectors.preflight.gathered import gathered
 from connectors.preflight.model import Level, Site
@@ -54,6 +55,7 @@ def refuse_discontinued(pipeline: Pipeline, actual: Actual) -> None:
     refuse_future(actual.now, running.offset)
     refuse_unfollowed(actual.noted, actual.now)
     refuse_empty(actual.slot, running.offset, actual.captured)
+    refuse_lost_offset(running.offset, actual.captured)
     # One that has failed before its first record has made its slot, and begins anew.
     begun = any(entry.state != "initial" for entry in actual.captured.values())
     if running.offset is not None or (actual.slot is not None and begun):

@@ -35,6 +35,7 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
+from connectors.lost_offset import READ_AGAIN, refuse_lost_offset, refuse_read_twice
 from connectors.plan import prepare
 from connectors.postgres import explained
 from connectors.renamed import refuse_renamed
@@ -44,7 +45,6 @@ from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
 from connectors.source_gaps import (
-    READ_AGAIN,
     refuse_empty,
     refuse_future,
     refuse_gap,
@@ -111,7 +111,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         if wish.condition is not None:
             for table in tables:
                 check_condition(servers.source, table, wish.condition)
-        gap = _gap(servers, slot, running)
+        gap = _gap(servers, slot, running, captured)
         if gap is not None and (wish.tables or wish.condition is not None):
             raise gap
         run_all(servers, plan_schema(servers.setup, servers.names), lambda action: None)
@@ -132,7 +132,8 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         if wish.condition is None:
             Begins(open_ones).note(servers)
         if gap is not None:
-            read = running.offset or {}
+            # Of an offset that was lost nobody knows how far it went.
+            read = {} if _lost_offset(servers, running, captured) is not None else running.offset or {}
             note_lost(servers.setup, servers.names, stored_lsn(read) or 0, int(read.get("ts_usec") or 0))
             told(f"slot {pipeline.source.slot} now begins at {format_lsn(make_slot_anew(servers))}")
         wait_ready(servers)
@@ -199,12 +200,16 @@ def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
     return sorted(set(wish.tables) or captured)
 
 
-def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> SlotLost | LogGap | None:
+def _gap(
+    servers: Servers, slot: Slot | None, running: RunningConnector, captured: Mapping[str, Captured]
+) -> SlotLost | LogGap | None:
     """The gap that a new slot closes, if there is one."""
     now = read_moment(servers.source)
     refuse_other(running.config, now)
     refuse_future(now, running.offset)
     refuse_unfollowed(noted_timeline(servers.source, servers.names), now)
+    if (lost := _lost_offset(servers, running, captured)) is not None:
+        return lost
     if running.offset is None and slot is None:
         raise SourceError("nothing was read yet", fix="run `headwater apply FILE --wait`")
     try:
@@ -220,6 +225,16 @@ def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> Slot
             means="this Postgres can't decode them, and the connector fails at the first of them for ever",
             fix=READ_AGAIN,
         )
+    return None
+
+
+def _lost_offset(servers: Servers, running: RunningConnector, captured: Mapping[str, Captured]) -> LogGap | None:
+    """The gap that Connect has left which has lost the connector's offset."""
+    try:
+        refuse_lost_offset(running.offset, captured)
+        refuse_read_twice(servers.kafka, servers.pipeline, servers.setup, captured)
+    except LogGap as gap:
+        return gap
     return None
 
 
@@ -287,7 +302,8 @@ def make_slot_anew(servers: Servers) -> int:
     assert row is not None
     lsn = int(row[0])
     offsets = servers.connect.offsets(servers.connector)
-    servers.connect.alter_offset(servers.connector, moved(offsets[0] if offsets else {}, lsn, time.time()))
+    now = moved(offsets[0] if offsets else {}, lsn, time.time())
+    servers.connect.alter_offset(servers.connector, now, {"server": servers.pipeline.kafka.topic_prefix})
     servers.connect.resume(servers.connector)
     return lsn
 

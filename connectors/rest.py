@@ -286,10 +286,10 @@ class ConnectClient:
         """Forget how far a stopped connector has read. Deleting the connector alone keeps that for a later namesake."""
         self.request("DELETE", f"/connectors/{quote(name)}/offsets")
 
-    def alter_offset(self, name: str, offset: dict[str, Any]) -> None:
-        """Make a stopped connector go on from another place; it must have one already."""
+    def alter_offset(self, name: str, offset: dict[str, Any], partition: dict[str, str]) -> None:
+        """Make a stopped connector go on from another place; ``partition`` names it where Connect knows none of it."""
         path = f"/connectors/{quote(name)}/offsets"
-        entries = (self.request("GET", path) or {}).get("offsets", [])
+        entries = (self.request("GET", path) or {}).get("offsets") or [{"partition": partition}]
         body = {"offsets": [{"partition": entry["partition"], "offset": offset} for entry in entries]}
         self.request("PATCH", path, body)
 

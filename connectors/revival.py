@@ -13,10 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from cdc.errors import ConnectError
+from cdc.errors import ConnectError, SourceUnavailable
 from cdc.pipeline import Pipeline
+from connectors.captured import read_captured
 from connectors.connector import start_again
 from connectors.debezium import connector_name
+from connectors.lost_offset import refuse_lost_offset
+from connectors.names import Names
+from connectors.postgres import ANSWER_SECONDS, connect, within
 from connectors.rest import ConnectClient
 
 # Between two attempts: a restart costs Postgres a few queries, and a cause that stays is there in ten minutes too.
@@ -61,11 +65,18 @@ class Revival:
             if now < self._due:
                 return None
             self.check()
+            if not client.offsets(name):  # it would begin with a first snapshot
+                self._refuse_lost_offset()
             self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
             start_again(client, name)
-        except ConnectError:  # down, or in a rebalance: looked at again
+        except (ConnectError, SourceUnavailable):  # down, or in a rebalance: looked at again
             return None
         finally:
             client.close()
         why = (status.trace.splitlines() or ["it does not tell why"])[0]
         return f"warning: connector {name} had failed, and was started again: {why[:300]}"
+
+    def _refuse_lost_offset(self) -> None:
+        """Asked of the database itself: ``check`` says nothing while that does not answer."""
+        with connect(self.pipeline.source) as connection, within(connection, ANSWER_SECONDS):
+            refuse_lost_offset(None, read_captured(connection, Names.of(self.pipeline)))

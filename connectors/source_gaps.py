@@ -19,17 +19,18 @@ import psycopg
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
+from connectors.captured import read_captured
 from connectors.database.history import Moment, raise_witness, read_moment, read_witness
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import noted_timeline, timelines_before
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
+from connectors.lost_offset import READ_AGAIN, refuse_lost_offset
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.renamed import refuse_renamed
 from connectors.rest import ConnectClient
 
 GONE = "our own tables are gone from the database: it was restored from a copy from before `apply`"
-READ_AGAIN = "`headwater resnapshot FILE --all`, then `headwater run FILE`"
 BEGIN_AGAIN = "`headwater recapture FILE`, which tells first what it costs"
 FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
 
@@ -95,7 +96,7 @@ def check_source(
     Raises:
         SourceChanged: another database, an older copy of it, or another timeline (terminal).
         SlotLost: the slot is gone or was invalidated (terminal).
-        LogGap: the slot is not the one that was read from (terminal).
+        LogGap: the slot is not the one that was read from, or Connect has lost the offset (terminal).
     """
     try:
         connection = connect(pipeline.source)
@@ -141,6 +142,9 @@ def _check(
     else:  # a memory that was lost: sinks may be bound to a timeline from which a promoted standby was followed
         since = timelines_before(pipeline.source, now.timeline) if follow and noted == now.timeline else ()
     streamed = stored_lsn(offset) if known else remembered.offset_lsn if remembered else None
+    if known and streamed is None:
+        with within(connection, ANSWER_SECONDS):
+            refuse_lost_offset(offset, read_captured(connection, names))
     if known and offset is not None:
         refuse_gap(name, slot, offset)
     elif not known and streamed is not None and (slot is None or slot.wal_status == "lost"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -175,9 +175,36 @@ def _ids_now(pipeline: Pipeline, build: Opened, known: Identity | None) -> dict[
     """Kafka's ids of what a generation reads; a topic of which it takes nothing any more may be made anew."""
     if known is None:
         return topic_ids(pipeline, build.topics)
-    gone = set(topics_of_tables(pipeline, read_frozen(build.generation).refused))
+    gone = _let_go(build)
     kept = {topic: one for topic, one in known.topic_ids.items() if topic in gone}
     return topic_ids(pipeline, build.topics - gone) | kept
+
+
+def _let_go(build: Opened) -> set[str]:
+    """Topics of which a generation takes nothing any more."""
+    return set(topics_of_tables(build.pipeline, read_frozen(build.generation).refused))
+
+
+def refuse_recreated(build: Opened, topics: Collection[str]) -> None:
+    """Refuse to go on in topics that somebody has deleted and made again since the generation was opened.
+
+    A producer, or a consumer of somebody else's, makes a deleted topic anew where the brokers allow it. Its offsets
+    pass a small place within moments, and what stands before that would be skipped.
+
+    Args:
+        build: the generation.
+        topics: that are to be read. Of one that is not there others tell.
+
+    Raises:
+        TopicRecreated: one of them is another (terminal).
+        KafkaUnavailable: the brokers do not answer (transient).
+    """
+    known = build.generation.known()
+    if known is None:
+        return
+    asked = (known.topic_ids.keys() & set(topics)) - _let_go(build)
+    now = topic_ids(build.pipeline, asked, missing_ok=True)
+    build.generation.refuse_recreated({topic: known.topic_ids[topic] for topic in asked}, now)
 
 
 def same_log(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> bool:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from cdc.ages import ago, at_least
@@ -21,6 +22,7 @@ from spark.disk.files import write_atomic
 from spark.disk.filling import load
 from spark.disk.state import UNREAD, rebuild_command
 from spark.flow import Flow
+from spark.shorter import SHORTER_FIX, flow_bounds, furthest
 from spark.unread import PARTS, Look, Mark, Unread
 
 DAY = 86400.0
@@ -39,7 +41,7 @@ def check_log(flow: Flow) -> None:
     """Compare a flow's place with the log.
 
     Raises:
-        LogTruncated: the log begins after it (terminal).
+        LogTruncated: the log begins after it, or ends before it (terminal).
         TooLate: changes from before the log's memory of deletes are not read yet, or were read too late (terminal).
         KafkaUnavailable: no answer (transient).
     """
@@ -48,7 +50,9 @@ def check_log(flow: Flow) -> None:
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
         now = time.time()
-        first, ends = log.bounds(committed or flow.spec.topics)
+        who, fix = f"sink {flow.spec.sink}: {flow.title}", SHORTER_FIX + rebuild_command(flow.spec.sink)
+        ask, place = partial(log.bounds, committed or flow.spec.topics), furthest(flow, batch, committed)
+        first, ends = flow_bounds(ask, flow, place, who, fix)
         _refuse_truncated(flow, first, committed)
         _refuse_passed(flow, unread, batch)
         unread = unread.after(batch, committed, Look(now, ends), flow.reading.tombstone_seconds / PARTS)

@@ -212,6 +212,21 @@ def removed(first: Offsets, committed: Offsets) -> tuple[str, int, int] | None:
     return None
 
 
+def lacking(ends: Offsets, committed: Offsets) -> list[tuple[str, int, int, int]]:
+    """Topic, partition, place and the log's end, where somebody has read further than the log goes. Pure.
+
+    Args:
+        ends: where the log ends; asked for after ``committed`` was read, or it may only have grown meanwhile.
+        committed: where is read on.
+    """
+    return [
+        (topic, part, at, end)
+        for topic, parts in committed.items()
+        for part, at in parts.items()
+        if at > (end := ends.get(topic, {}).get(part, at))
+    ]
+
+
 def _behind(ends: Offsets, committed: Offsets) -> list[TopicPartition]:
     return [
         TopicPartition(topic, part, committed.get(topic, {}).get(part, 0))

@@ -24,14 +24,20 @@ _FORBIDDEN = (
 )
 
 
-def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
+def topic_ids(pipeline: Pipeline, topics: set[str], *, missing_ok: bool = False) -> dict[str, str]:
     """Kafka's own ids of topics.
+
+    Args:
+        pipeline: the loaded file.
+        topics: which.
+        missing_ok: see ``ids_of``.
 
     Raises:
         KafkaUnavailable: the brokers do not answer, or not yet (transient).
         KafkaError: a topic is not there, or may not be read (terminal).
     """
-    return ids_of(AdminClient({**pipeline.kafka.client(), "log_level": 0}), topics, pipeline.kafka.bootstrap)
+    admin = AdminClient({**pipeline.kafka.client(), "log_level": 0})
+    return ids_of(admin, topics, pipeline.kafka.bootstrap, missing_ok=missing_ok)
 
 
 def ids_of(admin: AdminClient, topics: Collection[str], bootstrap: str, *, missing_ok: bool = False) -> dict[str, str]:

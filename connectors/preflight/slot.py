@@ -11,6 +11,7 @@ from connectors.database.history import read_moment
 from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
+from connectors.lost_offset import read_whole, refuse_lost_offset, refuse_read_twice
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.renamed import refuse_renamed
 from connectors.rest import STANDS_STILL
@@ -43,7 +44,8 @@ def run(site: Site) -> Iterator[Finding]:
         if slot is not None:
             yield from _state(site, slot, seen.limit_bytes, None)
         return
-    if slot is None and (running is None or running.offset is None):
+    captured = read_captured(site.db, site.names)
+    if slot is None and (running is None or (running.offset is None and not read_whole(captured))):
         yield Finding(
             Level.NOTE,
             name,
@@ -51,7 +53,7 @@ def run(site: Site) -> Iterator[Finding]:
             "Debezium creates it with its snapshot after `headwater apply`",
         )
         return
-    if running is None and slot is not None and read_captured(site.db, site.names):
+    if running is None and slot is not None and captured:
         # Connect keeps the offsets of a deleted connector, and tells them only of one that exists: `apply` looks.
         message = f"nobody reads from slot {name}: its connector {connector_name(site.pipeline)} is gone"
         yield Finding(Level.ERROR, name, message, "`headwater apply FILE` makes it again; it goes on where it was")
@@ -65,7 +67,10 @@ def run(site: Site) -> Iterator[Finding]:
             refuse_other_database(site.pipeline.name, site.pipeline.source.database, running.config, slot)
             refuse_future(now, running.offset)
         refuse_unfollowed(noted_timeline(site.db, site.names), now)
-        refuse_empty(slot, running.offset if running else None, read_captured(site.db, site.names))
+        refuse_empty(slot, running.offset if running else None, captured)
+        if running is not None:
+            refuse_lost_offset(running.offset, captured)
+            refuse_read_twice(site.kafka, site.pipeline, site.db, captured)
         refuse_gap(name, slot, running.offset if running else None)
     except (SourceError, SourceChanged) as error:
         yield Finding(Level.ERROR, name, f"{error.what}: {error.means}", error.fix)

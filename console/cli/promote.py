@@ -31,7 +31,8 @@ def command(file: Path, sink: str, number: int | None, force: bool, as_json: boo
     to date; `rollback` goes back to it, `retire` removes it. Interrupted, run it again.
     """
     from cdc.pipeline import load
-    from operations.generations.promote import candidate, promote, refuse_far_behind
+    from operations.generations.lag import refuse_far_behind
+    from operations.generations.promote import candidate, promote
     from operations.state.letters import refuse_more_letters
 
     pipeline = load(file)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cdc.errors import BeyondFrontier
 from cdc.log.client import Kafka
-from cdc.log.ends import Offsets, reached
+from cdc.log.ends import Offsets, lacking, reached
 from cdc.log.records import records
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
@@ -110,9 +110,16 @@ class FrontierWatch:
 
     def _applied(self, found: Frontier, wanted: str, until: float, say: Say) -> Frontier:
         described = self._kafka.describe(self._topics)
+        before = {t: parts for t, parts in applied_offsets(self._folder).items() if t in self._topics}
         # Only now, after the heartbeat's record was seen: the other way round they would promise too much.
         # And of all that is written: another partition of the same transaction may still wait for its marker.
         ends = self._kafka.ends({topic.name: topic.partitions for topic in described.values()}, written=True)
+        if lacking(ends, before):
+            raise BeyondFrontier(
+                f"history has not come to {wanted}: the log ends before what history has read",
+                means="the log has become shorter, and what comes to stand there is not in history; nothing was made",
+                fix="`headwater run FILE` says what to do; right after a broker has come back, the same again",
+            )
         if self._whole:
             self._seen.note(found, ends)
         told = time.monotonic() + 2

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.errors import Behind, HeadwaterError, SinkRefused, StateError
-from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from operations.generations.level import failed_flow, level
@@ -17,14 +16,11 @@ from operations.state.pausing import refuse_paused
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
-from spark.disk.checkpoint import committed_offsets
 from spark.disk.made_of import as_defined, outdated
 from spark.disk.promotion import Promotion
 from spark.disk.register import Register, Registered
 from spark.disk.state import Generation
 
-# Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
-MOST_BEHIND = 10_000
 # How long a generation may take to come as far as the one that readers see; writers of both go on meanwhile.
 LEVEL_SECONDS = 30.0
 # One that has come as far within this is as far as the other one, for readers; so often it is tried.
@@ -59,44 +55,6 @@ def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -
     if "living" in stages and found[-1].stage != "ready":
         _refuse_filling(register, found[-1].number)
     return found[-1]
-
-
-def behind(pipeline: Pipeline, sink: str, number: int) -> int:
-    """Records that a generation has still to read, over all its flows.
-
-    Raises:
-        KafkaUnavailable: no answer (transient).
-    """
-    generation = register_of(pipeline, sink).generation(number)
-    places = [committed_offsets(generation.checkpoint(flow))[1] for flow in generation.flows()]
-    log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
-    left = 0
-    try:
-        log.keep(topic for offsets in places for topic in offsets)
-        for offsets in places:
-            ends = log.ends(offsets)
-            if not reached(offsets, ends):
-                left += sum(
-                    max(0, end - offsets[topic].get(part, 0)) for topic, of in ends.items() for part, end in of.items()
-                )
-    finally:
-        log.close()
-    return left
-
-
-def refuse_far_behind(pipeline: Pipeline, sink: str, number: int) -> None:
-    """Refuse to send readers to a generation that is far behind the log.
-
-    Raises:
-        StateError: it is. KafkaUnavailable: no answer (transient).
-    """
-    left = behind(pipeline, sink, number)
-    if left > MOST_BEHIND:
-        raise StateError(
-            f"sink {sink}: generation {number} is {left:,} records behind the log",
-            means="readers would see old documents; nothing was changed",
-            fix=f"`headwater run {pipeline.file or 'FILE'}` brings it up to date; --force promotes it as it is",
-        )
 
 
 def _refuse_filling(register: Register, number: int) -> None:

@@ -16,7 +16,8 @@ from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline, load
 from cdc.saying import Say
 from operations.child_process import Apart
-from operations.generations.promote import candidate, promote, refuse_far_behind
+from operations.generations.lag import refuse_far_behind
+from operations.generations.promote import candidate, promote
 from operations.generations.retire import retire
 from operations.jobs.job import Job
 from operations.losses.steps import rebuild

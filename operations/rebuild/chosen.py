@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc.errors import KafkaError, SinkUnavailable, StateError
-from cdc.log.ends import LogEnds, removed
+from cdc.log.ends import LogEnds, lacking, removed
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from operations.generations.retire import retire
@@ -21,6 +21,7 @@ from spark.disk.made_of import as_defined, outdated
 from spark.disk.process import host_name
 from spark.disk.register import Register, Registered
 from spark.flow import flow_of, has_set_up
+from spark.shorter import SHORTER
 
 OTHER_LOG = "the database or a topic that it was filled from was made anew"
 
@@ -115,17 +116,19 @@ class Chosen:
         defined = as_defined(self.pipeline, generation)
         flows = {flow_of(defined, self.sink, view) for view in generation.views()}
         places = [committed_offsets(generation.flow_folder(flow) / "checkpoint")[1] for flow in sorted(flows)]
+        if any((generation.flow_folder(flow) / SHORTER).exists() for flow in flows):
+            return True  # its log has become shorter once, and each attempt would be refused for that
         topics = {topic for place in places for topic in place}
         if not topics:
             return False
         log = LogEnds(self.pipeline.kafka.bootstrap, self.pipeline.kafka.options_plain())
         try:
-            first, _ = log.bounds(topics)
+            first, ends = log.bounds(topics)
         except KafkaError:
             return False  # its flows will wait for the brokers
         finally:
             log.close()
-        return any(removed(first, place) is not None for place in places)
+        return any(removed(first, place) is not None or bool(lacking(ends, place)) for place in places)
 
     def _refuse_filled_twice(self, number: int) -> None:
         lease = self.registry.generation(number).lease

@@ -14,6 +14,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
 from cdc.journal import Line, after
 from cdc.pipeline import Pipeline
+from connectors.lost_offset import check_snapshot
 from connectors.marker_watch import read_snapshot_lsn
 from operations.generations.outdated import gone_back_from, taken_back
 from operations.opened import Opened, accept, open_generation
@@ -285,6 +286,7 @@ def _opened(
     sessions: Sessions | None = None,
 ) -> Engine:
     snapshot_lsn, spans = read_snapshot_lsn(pipeline), batch_spans(pipeline)
+    check_snapshot(pipeline, snapshot_lsn)
     names = sorted({build.sink for build in builds}) or chosen_sinks(pipeline, only)
     rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
     # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.

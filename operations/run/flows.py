@@ -20,7 +20,7 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
 from operations.generations.elsewhere import note_made, refuse_elsewhere
-from operations.opened import Opened
+from operations.opened import Opened, refuse_recreated
 from operations.rowstore import away_seconds, row_store_settings
 from operations.run.fits import fits_of, read_since
 from operations.state.frozen import known_to, read_frozen
@@ -157,7 +157,7 @@ def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
         for found, keeps in ((is_fold, start_fold), (is_windowed, start_windows), (is_matched, start_matches)):
             if found(flow):
                 start = partial(_in_table, build, keeps) if build.warehouse else _with_setup(keeps)
-    return flow, _ours(build, _checked(start))
+    return flow, _ours(build, _same_topics(build, _checked(start)))
 
 
 def reading(pipeline: Pipeline, sink: Any) -> Reading:
@@ -210,6 +210,17 @@ def _ours(build: Opened, start: Start) -> Start:
         return query
 
     return look_and_start
+
+
+def _same_topics(build: Opened, start: Start) -> Start:
+    """Look at each start of a flow whether its topics are those that its generation was filled from: a broker makes one
+    anew that was deleted under it, and it goes on in that as if it were the old one."""
+
+    def compare_and_start(spark: SparkSession, flow: Flow) -> Query:
+        refuse_recreated(build, flow.spec.topics)
+        return start(spark, flow)
+
+    return compare_and_start
 
 
 def _checked(start: Start) -> Start:

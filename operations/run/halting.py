@@ -18,6 +18,7 @@ from cdc.journal import all_about
 from cdc.outbox import by_topic, topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
+from connectors.lost_offset import check_snapshot
 from connectors.marker_watch import MarkerWatch
 from connectors.tablewatch import look_once
 from operations.state.catalogue import source_catalogue
@@ -63,6 +64,9 @@ class Halting:
 
         Returns:
             what was done, a line each.
+
+        Raises:
+            LogGap: the initial snapshot was made once more, though it had ended (terminal).
         """
         pipeline = self.engine.pipeline
         now = by_topic(pipeline, {table: str(error) for table, error in changed.items()})
@@ -72,6 +76,7 @@ class Halting:
         if mended:
             self.engine.histories.open_anew(self.engine, mended)
         if (position := self._marker.newer()) is not None:
+            check_snapshot(pipeline, position)
             self.engine.snapshot_lsn, why = position, "the initial snapshot has begun again"
             said += [line for build in list(self.engine.builds) for line in self._again(build, why)]
             self.engine.histories.open_anew(self.engine)

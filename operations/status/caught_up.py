@@ -7,10 +7,11 @@ from contextlib import suppress
 from types import TracebackType
 
 from cdc.errors import KafkaError
-from cdc.log.ends import LogEnds, reached
+from cdc.log.ends import LogEnds, lacking, reached
 from cdc.pipeline import Pipeline
 from spark.disk.checkpoint import committed_offsets
 from spark.running import Running
+from spark.shorter import furthest
 
 
 class Goal:
@@ -40,8 +41,14 @@ class Goal:
         """Ask for the ends of these topics that are not known yet; the others stay as they were at the start."""
         unknown = {topic for topic in topics if topic not in self._ends}
         if unknown:
+            read = [run.flow for run in self.running if not run.failed]
+            places = [furthest(flow, *committed_offsets(flow.checkpoint)) for flow in read]
             with suppress(KafkaError):  # Kafka is away: the flows say so themselves
-                self._ends |= self._log.ends(sorted(unknown))
+                for topic, ends in self._log.ends(sorted(unknown)).items():
+                    # An end before what a flow has read is none to reach: such a flow is refused at its start, unless
+                    # the log is whole again by then.
+                    if not any(lacking({topic: ends}, place) for place in places):
+                        self._ends[topic] = ends
 
     def _of(self, run: Running) -> dict[str, dict[int, int]]:
         """The log's ends of a flow's topics, as far as they are known; asked for again while they are not."""

@@ -15,10 +15,11 @@ from connectors.database.history import read_moment
 from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
+from connectors.lost_offset import READ_AGAIN
 from connectors.names import Names
 from connectors.postgres import connect
 from connectors.rest import STANDS_STILL, ConnectClient, Status
-from connectors.source_gaps import READ_AGAIN, refuse_unfollowed
+from connectors.source_gaps import refuse_unfollowed
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
 from connectors.wal.pins import Pin

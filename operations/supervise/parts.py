@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc.errors import DiskFull
+from cdc.errors import DiskFull, LogGap
 from cdc.journal import after
 from cdc.saying import Say
 from operations.edits.file_watch import FileWatch
@@ -127,6 +127,8 @@ class Parts:
             busy = {*self.losses.healing, *(edits.building if edits else ()), *engine.paused}
             for line in self.evolving.step(engine, source.changed, busy):
                 say(line)
+        except LogGap as error:  # ends this as what the source's watch finds does
+            source.error = error
         except DiskFull as error:
             return error.what
         except OSError as error:

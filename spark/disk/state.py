@@ -213,14 +213,26 @@ class Generation:
                     means="going on would mix two histories in one target; nothing was written",
                     fix=rebuild_command(self.sink) if name == "spec_hash" else self._afresh(),
                 )
-        for topic, before in known.topic_ids.items():
-            if identity.topic_ids.get(topic, before) != before:
+        self.refuse_recreated(known.topic_ids, identity.topic_ids)
+        return known
+
+    def refuse_recreated(self, known: Mapping[str, str], now: Mapping[str, str]) -> None:
+        """Refuse topics that are others than those that it was filled from. Pure.
+
+        Args:
+            known: Kafka's ids of the topics that it was filled from.
+            now: as they are.
+
+        Raises:
+            TopicRecreated: one of them is another (terminal).
+        """
+        for topic, before in known.items():
+            if now.get(topic, before) != before:
                 raise TopicRecreated(
                     f"sink {self.sink}: topic {topic} was deleted and created again",
                     means="the offsets this sink has read through belong to the old topic; nothing was written",
                     fix=f"`headwater apply FILE --wait` (its rows are read again), then {rebuild_command(self.sink)}",
                 )
-        return known
 
     def _afresh(self) -> str:
         return "if that is meant: `headwater recapture FILE`, which tells first what it costs"

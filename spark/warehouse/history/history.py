@@ -38,6 +38,7 @@ from spark.flow import Flow, begin, changelog
 from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
+from spark.shorter import SHORTER_FIX, flow_bounds, furthest
 from spark.warehouse.brief import brief
 from spark.warehouse.history.put_back import (
     current_snapshot,
@@ -327,14 +328,18 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     """Write down what compaction may have taken before it was read: what is older than the log keeps every event.
 
     Raises:
-        LogTruncated: the log begins after its place: records were removed, and not only superseded ones (terminal).
+        LogTruncated: the log begins after its place: records were removed, and not only superseded ones; or it ends
+            before it (terminal).
         KafkaUnavailable: no answer (transient).
     """
     batch, committed = committed_offsets(flow.checkpoint)
     kept, now = flow.reading.tombstone_seconds, time.time()
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
-        first, ends = log.bounds(committed or flow.spec.topics)
+        who, anew = f"history of sink {flow.spec.sink}", "give the sink another namespace, where history begins anew"
+        fix = f"{SHORTER_FIX}{anew}; the old one stays readable"
+        ask = partial(log.bounds, committed or flow.spec.topics)
+        first, ends = flow_bounds(ask, flow, furthest(flow, batch, committed), who, fix)
         written = None if flow.is_new else log.written_since(ends, committed)
     finally:
         log.close()

@@ -237,8 +237,8 @@ Caused by: org.postgresql.util.PSQLException: ERROR: publication "headwater_flig
 def gap(monkeypatch: pytest.MonkeyPatch, status: Status, offset: dict[str, Any]) -> SlotLost | LogGap | None:
     monkeypatch.setattr(resnapshot, "read_moment", lambda *given: Moment("7", 1, standby=False, wal_lsn=5000))
     monkeypatch.setattr(resnapshot, "noted_timeline", lambda *given: 1)
-    servers = SimpleNamespace(pipeline=pipeline(), source=None, names=None)
-    return resnapshot._gap(servers, SLOT, RunningConnector({}, status, offset))  # type: ignore[arg-type]
+    servers = SimpleNamespace(pipeline=pipeline(), source=None, setup=None, kafka=None, names=None)
+    return resnapshot._gap(servers, SLOT, RunningConnector({}, status, offset), entries("initial"))  # type: ignore[arg-type]
 
 
 def test_changes_that_no_publication_sent_are_a_gap_that_a_new_slot_closes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from threading import Thread
 
 import pytest
 
-from cdc.errors import SlotLost
+from cdc.errors import LogGap, SlotLost
 from cdc.pipeline import Pipeline, loads
+from connectors import revival
+from connectors.captured import Captured
 from connectors.revival import LONGEST_PAUSE, Revival
 
 TEXT = """
@@ -154,8 +159,17 @@ def test_a_worker_that_is_away_is_looked_at_again(worker: Worker) -> None:
     assert Revival(pipeline, lambda: None).look(0.0) is None
 
 
-def test_what_failed_before_its_first_record_begins_anew(worker: Worker) -> None:
+def test_what_failed_before_its_first_record_begins_anew(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     # Debezium would take the empty offset for the end of its snapshot, and read no row.
     worker.state, worker.offset = "FAILED", {}
+    assert Revival(worker.pipeline, lambda: None).look(0.0) is None and worker.done == [], "the database is not asked"
+    monkeypatch.setattr(revival, "connect", lambda _: nullcontext(None))
+    monkeypatch.setattr(revival, "within", lambda *_: nullcontext())
+    entry = Captured("public.orders", "initial", None, datetime.now(UTC))
+    monkeypatch.setattr(revival, "read_captured", lambda *_: {"public.orders": entry})
     assert "started again" in (Revival(worker.pipeline, lambda: None).look(0.0) or "")
     assert worker.done == ["stop", "forget", "resume"] and worker.restarts == 0
+    worker.state, worker.offset, entry = "FAILED", {}, replace(entry, state="done")
+    with pytest.raises(LogGap, match="has lost how far the connector had read"):
+        Revival(worker.pipeline, lambda: None).look(0.0)
+    assert worker.done == ["stop", "forget", "resume"], "it would have read all tables in a second first snapshot"

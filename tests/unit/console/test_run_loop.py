@@ -105,6 +105,13 @@ def test_flows_that_stand_still_until_apply_go_on_in_the_same_process(
     assert loop.turns == turns
 
 
+def test_a_snapshot_that_is_made_once_more_ends_it_with_its_reason_in_the_status() -> None:
+    loop = Loop(raising(LogGap("made its initial snapshot once more")))
+    with pytest.raises(LogGap, match="once more"):
+        loop.go()
+    assert loop.stopped == ["made its initial snapshot once more"]
+
+
 def test_other_refusals_of_the_system_end_it() -> None:
     with pytest.raises(PermissionError):
         Loop(raising(PermissionError(errno.EACCES, "no"))).go()

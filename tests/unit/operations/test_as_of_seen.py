@@ -95,3 +95,12 @@ def test_a_cut_waits_for_all_that_is_written_and_not_for_what_a_reader_sees(
         else:
             with pytest.raises(BeyondFrontier):
                 watch._applied(frontier(1), "it", 0.0, print)
+
+
+def test_history_that_is_ahead_of_the_log_is_not_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The log has become shorter: what comes in the lost places is in no history, and a cut said that it was."""
+    watch = FrontierWatch.__new__(FrontierWatch)
+    watch._kafka, watch._topics, watch._folder, watch._whole = cast(Any, Log()), ["t"], tmp_path, False
+    monkeypatch.setattr(module, "applied_offsets", lambda _folder: {"t": {0: 10}, "let go": {0: 99}})
+    with pytest.raises(BeyondFrontier, match="the log ends before what history has read"):
+        watch._applied(frontier(1), "it", 0.0, print)

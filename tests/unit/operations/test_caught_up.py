@@ -103,3 +103,18 @@ def test_nothing_is_caught_up_while_kafka_has_not_said_where_it_ends(tmp_path: P
         assert not goal.caught_up() and goal.way(first) == (0, 5)
         commits(first, 5)
         assert goal.caught_up()
+
+
+def test_who_is_ahead_of_a_log_that_became_shorter_is_not_caught_up(tmp_path: Path, log: Log) -> None:
+    """«caught up», though all that came in the lost places was about to be skipped."""
+    first, other = flow(tmp_path, "a"), flow(tmp_path, "b")
+    commits(first, 6)
+    commits(other, 7)
+    with Goal(PIPELINE, [first, other]) as goal:
+        assert not goal.caught_up()
+        log.held["a"] = 6  # a broker that had just come back
+        assert goal.caught_up()
+    log.held["a"] = 5
+    with Goal(PIPELINE, [first, other]) as goal:
+        first.failed = True  # its start has refused it
+        assert goal.caught_up()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from cdc.errors import DiskFull, Fenced, SinkRefused, SinkUnavailable, StateError
+from cdc.catalogue import Table
+from cdc.errors import DiskFull, Fenced, SinkRefused, SinkUnavailable, StateError, TopicRecreated
 from cdc.pipeline import Pipeline, loads
+from operations import opened
 from operations.generations import elsewhere
 from operations.generations import found as module
 from operations.generations.elsewhere import (
@@ -28,10 +31,13 @@ from operations.generations.elsewhere import (
 from operations.generations.found import Found, adopt, judge
 from operations.generations.promote import promote
 from operations.opened import Opened
+from operations.run import flows
 from operations.run.flows import _ours
 from operations.state.folder import register_of
+from operations.state.frozen import freeze
 from spark.disk.promotion import Promotion
 from spark.disk.register import Registered, Stage
+from spark.disk.state import Identity
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
 from tests.support.promoted import promoted
@@ -470,3 +476,38 @@ def test_a_first_generation_that_stands_there_is_still_taken_for_what_readers_se
     holds(Cache({"lease:1": "3"}, b"order:1"))
     adopt(pipeline, "cache", lambda _line: None)
     assert stages(pipeline) == {1: "living", 2: "previous"}
+
+
+def test_a_topic_that_was_made_anew_under_a_running_flow_is_refused_at_its_next_start(
+    starts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was compared as its generation was opened, and not when its flow began again: what stood in the new topic
+    before the place in the old one was skipped."""
+    _, flow, _ = starts
+    topics = ("t", "u", "shop.public.orders")
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    generation = register_of(pipeline, "cache").generation(1)
+    generation.bind(Identity("7", 1, "shop", "s", dict.fromkeys((*topics, "of another flow"), "first"), "h"))
+    ids, started = {**dict.fromkeys(topics, "first"), "of another flow": "second"}, list[str]()
+    asked = lambda _pipeline, topics, missing_ok: {t: ids[t] for t in topics if t in ids or not missing_ok}  # noqa: E731
+    monkeypatch.setattr(opened, "topic_ids", asked)
+    for name in ("refuse_elsewhere", "note_made", "check_log"):
+        monkeypatch.setattr(flows, name, lambda *_: None)
+    flow = replace(flow, spec=replace(flow.spec, topics=dict.fromkeys((*topics, "new"), ())))
+    monkeypatch.setattr(Flow, "check", lambda _: None)
+    noted = lambda _spark, one: cast(Any, started.append(one.name))  # noqa: E731
+    flow, start = flows._ready(Opened(pipeline, generation, [], 1), flow, noted)
+    start(cast(Any, None), flow)
+    del ids["u"]  # it is not there at this moment: others tell
+    start(cast(Any, None), flow)
+    assert started == ["main", "main"]
+    ids["u"] = "second"
+    with pytest.raises(TopicRecreated, match="topic u was deleted and created again"):
+        start(cast(Any, None), flow)
+    ids["u"] = "first"
+    ids["shop.public.orders"] = "second"
+    with pytest.raises(TopicRecreated, match=r"topic shop\.public\.orders was deleted"):
+        start(cast(Any, None), flow)
+    freeze(generation, Table("public", "orders", ()), "its key is another one")
+    start(cast(Any, None), flow)  # nothing of it is taken any more, and it may be made anew
+    assert started == ["main"] * 3

@@ -14,7 +14,7 @@ import pytest
 from cdc.errors import Behind, Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
-from operations.generations import promote
+from operations.generations import lag, promote
 from sinks.configure import plain_config
 from spark.disk.lease import STOP_IT, Lease
 from spark.disk.made_of import as_defined, define, outdated
@@ -207,9 +207,9 @@ def test_who_promotes_too_early_is_told_that_the_next_generation_is_being_filled
 
 
 def test_nobody_is_sent_to_a_generation_far_behind_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promote, "behind", lambda *_: promote.MOST_BEHIND + 1)
+    monkeypatch.setattr(lag, "behind", lambda *_: lag.MOST_BEHIND + 1)
     with pytest.raises(StateError, match="generation 2 is 10,001 records behind the log"):
-        promote.refuse_far_behind(load(tmp_path), "search", 2)
+        lag.refuse_far_behind(load(tmp_path), "search", 2)
 
 
 def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.errors import TableChanged
+from cdc.errors import LogGap, TableChanged
 from operations.run import halting
 from operations.run.histories import Histories
 from spark.flow import Flow, Reading
@@ -58,6 +58,7 @@ def test_mended_tables_bring_their_sinks_back_and_a_new_snapshot_all(
         halting, "MarkerWatch", lambda *_: SimpleNamespace(newer=lambda: attempts.pop(0), close=lambda: None)
     )
     monkeypatch.setattr(halting, "source_catalogue", lambda _: "read again")
+    monkeypatch.setattr(halting, "check_snapshot", lambda *_: None)
     number = SimpleNamespace(number=1)
     builds = [
         SimpleNamespace(sink=name, topics={topic}, generation=number, about={"sink": name})
@@ -73,6 +74,21 @@ def test_mended_tables_bring_their_sinks_back_and_a_new_snapshot_all(
     assert (engine.again, engine.catalogue) == (["a"], "read again")
     follow({})
     assert (engine.again, engine.snapshot_lsn) == (["a", "a", "b"], 2000)
+
+
+def test_a_snapshot_that_is_made_once_more_is_no_reason_to_go_on(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka Connect has lost the offset: flows were opened anew, and rows deleted meanwhile stayed for ever."""
+
+    def second(_pipeline: Any, position: int) -> None:
+        raise LogGap(f"once more, at {position}")
+
+    watch = SimpleNamespace(newer=lambda: 2000, close=lambda: None)
+    monkeypatch.setattr(halting, "MarkerWatch", lambda *_: watch)
+    monkeypatch.setattr(halting, "check_snapshot", second)
+    engine = Builds(case.runner)
+    with pytest.raises(LogGap, match="once more, at 2000"):
+        halting.Halting(cast(Any, engine)).follow({})
+    assert engine.snapshot_lsn == 0
 
 
 def test_only_a_flow_that_was_stopped_here_is_waited_for(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as Iceberg
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import BeforeHistory, ConfigError, HistoryGap, TopicRecreated
+from cdc.errors import BeforeHistory, ConfigError, HistoryGap, LogTruncated, TopicRecreated
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
 from cdc.records.history import AFTER, OFFSET, OP, PARTITION, READ, TIME
@@ -34,6 +34,7 @@ from operations.gate import wrong_in_file
 from operations.run import history as run_history
 from operations.state.history import root_tables, topics_read
 from sinks.iceberg import catalogue as iceberg
+from spark import shorter
 from spark.disk.files import write_atomic
 from spark.log_gaps import write_unread
 from spark.unread import Mark, Unread
@@ -181,6 +182,24 @@ def test_until_the_next_gap_is_noted_compaction_comes_no_further_than_this_one(
         clock[0] += 1.0
         begin.note_gap(spark, flow, place)
     assert noted[1][0] <= noted[0][1], "nothing lies between two gaps"
+
+
+def test_a_log_that_ends_before_what_history_has_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's volume was put back to an older copy: events that came in the lost places were in no history."""
+    bounds = ({"t": {0: 0}, "left": {0: 0}}, {"t": {0: 4}, "left": {0: 1}})
+    log = SimpleNamespace(bounds=lambda topics: bounds, written_since=lambda *_: None, close=lambda: None)
+    monkeypatch.setattr(begin, "LogEnds", lambda *_: log)
+    monkeypatch.setattr(shorter, "SHORTER_SECONDS", 0.0)
+    spec, reading = SimpleNamespace(sink="lake", topics={"t": ("v",)}), SimpleNamespace(bootstrap="", client={})
+    flow: Any = SimpleNamespace(checkpoint=tmp_path, folder=tmp_path, is_new=False, reading=reading, spec=spec)
+    reading.tombstone_seconds = 100
+    place: Any = None
+    monkeypatch.setattr(begin, "committed_offsets", lambda _: (3, {"t": {0: 5}, "left": {0: 9}}))
+    with pytest.raises(LogTruncated, match="history of sink lake has read t/0 up to 5, and it ends at 4") as error:
+        begin.note_gap(cast(Any, None), flow, place)
+    assert "headwater resnapshot FILE --all" in error.value.fix and "another namespace" in error.value.fix
 
 
 @pytest.mark.parametrize(("read", "refused"), [([], True), ([700, 900], True), ([99, 900], False)])

@@ -398,3 +398,23 @@ def test_a_removal_that_was_cut_is_ended_by_the_next_build(
     register_of(pipeline(tmp_path), "cache").begin_retiring(2)
     assert build_next(lambda _line: None, pipeline(tmp_path), Path("shop.yaml"), "cache")
     assert retired == [2] and built == [3]
+
+
+@pytest.mark.parametrize(("bounds", "number"), [((0, 9), 2), ((6, 9), 3), ((0, 4), 3)])
+def test_one_whose_place_the_log_has_lost_is_not_gone_on_with(
+    tmp_path: Path, retired: list[int], monkeypatch: pytest.MonkeyPatch, bounds: tuple[int, int], number: int
+) -> None:
+    """It ended at that place again and again; in a log that has become shorter it would skip what comes there."""
+    made = pipeline(tmp_path)
+    begun(made, "main")
+    checkpoint = register_of(made, "cache").generation(2).checkpoint("main")
+    for name, text in (("offsets", 'v1\n{}\n{"t": {"0": 5}}'), ("commits", "v1\n{}")):
+        (checkpoint / name).mkdir()
+        (checkpoint / name / "0").write_text(text)
+    first, end = bounds
+    monkeypatch.setattr(Chosen, "of_other_log", lambda *_: False)
+    monkeypatch.setattr(LogEnds, "bounds", lambda _self, topics: ({"t": {0: first}}, {"t": {0: end}}))
+    assert entry(made) == number
+    if number == 2:
+        register_of(made, "cache").generation(2).flow_folder("main").joinpath("shorter.json").write_text("{}")
+        assert entry(made) == 3, "the log has been shorter once"

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable, StateError
+from cdc.errors import ConfigError, HeadwaterError, LogGap, SinkRefused, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline, loads
 from operations import opened as build
 from operations.run import engine, session
@@ -150,6 +150,19 @@ def test_an_expression_that_spark_refuses_stops_its_sink_alone(
     assert not (folder / "definition.json").exists() and not (folder / "identity.json").exists()
     (line,) = run.refused.lines
     assert "correct it" in line and "rebuild" not in line  # it has never started: the corrected file is enough
+
+
+def test_nothing_is_begun_behind_a_second_initial_snapshot(
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def second(_pipeline: Any, position: int) -> None:
+        raise LogGap(f"once more, at {position}")
+
+    make(pipeline, "search", 1, "living")
+    monkeypatch.setattr(engine, "check_snapshot", second)
+    with pytest.raises(LogGap, match="once more, at 1"):
+        open_all(pipeline, WHOLE, opened)
+    assert not register_of(pipeline, "search").generation(1).lease.busy()
 
 
 def test_run_ends_only_when_nothing_is_left(pipeline: Pipeline, opened: list[Any]) -> None:

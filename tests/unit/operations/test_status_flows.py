@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import KafkaUnavailable
+from cdc.errors import KafkaUnavailable, LogTruncated
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
 from operations.freshness.note import FlowNote, SinkNote, read_source_note, write_sink_note, write_source_note
-from operations.generations.promote import behind
+from operations.generations.lag import behind
 from operations.state.folder import register_of
 from operations.state.pausing import TAKEN_UP_SECONDS, pause, resume
 from operations.status.alive import ailments
@@ -145,8 +145,14 @@ def test_a_report_asks_kafka_once_however_many_flows_there_are(
     assert brokers.requests == ["describe", "offsets", "offsets"]
     [made] = generations_report(pipeline)["sinks"][0]["generations"]
     assert made["lag_events"] == sink["lag_events"] and len(brokers.requests) == 6
-    monkeypatch.setattr("operations.generations.promote.committed_offsets", lambda at: (1, {at.parent.name: {0: 1}}))
+    monkeypatch.setattr("operations.generations.lag.committed_offsets", lambda at: (1, {at.parent.name: {0: 1}}))
     del brokers.topics["t"]
-    brokers.topics["main"] = {0: (0, 5)}
+    brokers.topics |= {"main": {0: (0, 5)}, "t0": {0: (0, 1)}}
     assert behind(pipeline, "cache", 1) == 4 + sum(2 * number - 1 for number in range(1, 40))
     assert len(brokers.requests) == 9
+    monkeypatch.setattr("spark.shorter.SHORTER_SECONDS", 0.0)
+    brokers.topics["t3"] = {0: (0, 0)}  # the log has become shorter: who has read further is not level with it
+    with pytest.raises(LogTruncated, match="generation 1 has read t3/0 up to 1, and it ends at 0"):
+        behind(pipeline, "cache", 1)
+    flow(pipeline, "t3", topics=["t3"], state="finished")  # its table was let go, and its topic made anew
+    assert behind(pipeline, "cache", 1) > 0

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from cdc.errors import KafkaError
+from cdc.log.ends import lacking
 from spark import log_gaps as gaps
+from spark import shorter
 from spark.disk.status import FlowStatus
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
@@ -314,3 +316,70 @@ def test_a_look_at_the_log_is_of_before_brokers_were_asked_that_take_their_time(
     watch._topics["t"] = ("", {})
     watch._look()
     assert watch._newest == Look(before, {"t": {0: 1}}) and before == world.now - 100
+
+
+# -- a log that has become shorter -------------------------------------------------------------------------------------
+
+
+def test_a_log_that_ends_before_what_a_flow_has_read_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's volume was put back to an older copy: what came to stand in the lost places was skipped, and not told."""
+    monkeypatch.setattr(shorter, "SHORTER_SECONDS", 0.0)
+    world.write(9)
+    world.sleep(DAY)
+    world.end()
+    del world.written[6:]
+    world.start()
+    world.sleep(HOUR)
+    assert "s/main has read t/0 up to 10, and it ends at 6" in world.refused
+    assert "headwater resnapshot FILE --all" in world.refused and "headwater rebuild FILE s --auto" in world.refused
+    world.end()
+    world.write(9)  # read again, it has grown past the flow's place
+    world.start()
+    world.sleep(HOUR)
+    assert "s/main has read t/0 up to 10, and it ended at 6" in world.refused and world.missed == 0
+    world.end()
+    (world.flow.folder / shorter.SHORTER).unlink()  # whoever has put back the right data says so
+    world.start()
+    world.sleep(DAY)
+    assert (world.refused, world.behind) == ("", 0)
+
+
+def test_a_batch_that_was_planned_in_what_the_log_has_lost_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shorter, "SHORTER_SECONDS", 0.0)
+    world.sink = False
+    world.write(9)
+    world.sleep(HOUR)
+    world.end()
+    assert world.behind == 9
+    del world.written[6:]
+    world.start()
+    world.sleep(HOUR)
+    assert "has read t/0 up to 10, and it ends at 6" in world.refused
+
+
+def test_ends_of_before_a_broker_has_recovered_are_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that comes back from a crash tells such ends for a moment: no pipeline may stop for that."""
+    monkeypatch.setattr(shorter, "AGAIN_SECONDS", 0.0)
+    world.write(9)
+    world.sleep(DAY)
+    world.end()
+    told, bounds = [3, 9], world.bounds
+    monkeypatch.setattr(world, "bounds", lambda _: ({"t": {0: 0}}, {"t": {0: told.pop(0)}}) if told else bounds(_))
+    world.start()
+    world.sleep(HOUR)
+    assert (world.refused, world.state, told) == ("", "running", [])
+
+
+def test_a_topic_that_a_flow_writes_no_more_may_have_been_made_anew(world: World) -> None:
+    offsets = world.flow.checkpoint / "offsets" / "0"
+    offsets.write_text(offsets.read_text().replace('{"t"', '{"former": {"0": 99}, "t"'))
+    assert shorter.furthest(world.flow, *gaps.committed_offsets(world.flow.checkpoint)) == {"t": {0: 1}}
+
+
+def test_who_has_read_what_comes_next_lacks_nothing() -> None:
+    assert lacking({"t": {0: 5, 1: 9}}, {"t": {0: 5, 1: 8}, "other": {0: 3}}) == []
+    assert lacking({"t": {0: 5, 1: 9}}, {"t": {0: 5, 1: 10, 2: 7}}) == [("t", 1, 10, 9)]

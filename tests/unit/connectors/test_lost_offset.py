@@ -1,0 +1,208 @@
+"""Kafka Connect that has lost how far it had read: a second initial snapshot is no new beginning, and is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import LogGap, SourceError
+from connectors import connector, lost_offset, plan, plan_refusals, resnapshot, source_gaps
+from connectors.captured import Captured
+from connectors.connector import RunningConnector, plan_connector
+from connectors.database.history import Moment
+from connectors.database.lost import Lost
+from connectors.database.slot import Slot
+from connectors.lost_offset import check_snapshot, refuse_lost_offset, refuse_second_snapshot
+from connectors.preflight import slot as preflight
+from connectors.preflight.model import Level
+from connectors.rest import ConnectClient, Status
+from tests.support.connector_cases import pipeline
+
+RUNNING = Status("RUNNING", ("RUNNING",), "")
+STREAMING = {"lsn": 1000, "lsn_commit": 1000}
+SNAPSHOT = {"lsn": 1000, "snapshot": "INITIAL"}
+SLOT = Slot("pgoutput", "flights", False, None, 500, 900, "reserved", 0, None)
+NOW = Moment("7", 1, standby=False, wal_lsn=5000)
+LOST = [None, SNAPSHOT]
+
+
+def captured(*states: str, through: int | None = None) -> dict[str, Captured]:
+    now = datetime.now(UTC)
+    return {f"s.t{n}": Captured(f"s.t{n}", state, None, now, read_through=through) for n, state in enumerate(states)}
+
+
+@pytest.mark.parametrize(
+    ("offset", "entries", "lost"),
+    [
+        (None, captured("done"), True),
+        (SNAPSHOT, captured("done"), True),
+        ({"lsn": 1000, "snapshot": True}, captured("initial", "done"), True),
+        (None, captured("requested", through=7), True),  # it is being read again
+        (STREAMING, captured("done"), False),
+        ({**STREAMING, "incremental_snapshot_signal_id": "x"}, captured("done"), False),
+        ({**STREAMING, "snapshot": "INCREMENTAL"}, captured("done"), False),
+        ({**STREAMING, "snapshot": "blocking"}, captured("done"), False),  # somebody's own signal
+        (None, captured("initial"), False),  # the first `apply`, also one that was interrupted
+        (SNAPSHOT, captured("initial", "wanted"), False),  # a table was added meanwhile
+        (SNAPSHOT, {}, False),  # dropped
+        (None, {}, False),
+    ],
+)
+def test_no_place_and_a_first_snapshot_are_a_gap_once_tables_were_read(
+    offset: Mapping[str, Any] | None, entries: dict[str, Captured], lost: bool
+) -> None:
+    with pytest.raises(LogGap, match="has lost how far the connector had read") if lost else nullcontext():
+        refuse_lost_offset(offset, entries)
+
+
+@pytest.mark.parametrize(
+    ("position", "through", "lost", "refused"),
+    [
+        (3000, 2000, [], True),
+        (3000, 2000, [Lost(100, 0, 2500, 1), Lost(3500, 0, None, None)], True),  # of other gaps
+        (3000, 2000, [Lost(0, 0, None, None)], False),  # tables are being read again for it
+        (3000, 2000, [Lost(0, 0, 4000, 1)], False),  # they were
+        (3000, None, [], False),  # not known when: the list is an older version's, or the snapshot is the first
+        (1000, 2000, [], False),
+        (2000, 2000, [], False),
+        (None, 2000, [], False),
+    ],
+)
+def test_a_snapshot_that_is_later_than_complete_tables_is_a_second_one(
+    position: int | None, through: int | None, lost: list[Lost], refused: bool
+) -> None:
+    entries = captured("done", through=through) | {"s.late": replace(captured("done")["s.t0"], read_through=9000)}
+    if through is None:
+        entries = captured("done", "initial")
+    with pytest.raises(LogGap, match="made its initial snapshot once more, at 0/BB8") if refused else nullcontext():
+        refuse_second_snapshot(position, entries, lost)
+
+
+@pytest.mark.parametrize("offset", LOST)
+def test_run_ends_instead_of_going_on_behind_a_second_snapshot(
+    monkeypatch: pytest.MonkeyPatch, offset: dict[str, Any] | None
+) -> None:
+    """Rows that were deleted between what had been read and the second snapshot stayed in every sink for ever."""
+    told = {"read_slot": SLOT, "_stored_offset": (True, offset), "read_moment": NOW, "read_witness": None}
+    for name, answer in {**told, "noted_timeline": None, "within": nullcontext()}.items():
+        monkeypatch.setattr(source_gaps, name, lambda *_, answer=answer, **__: answer)
+    monkeypatch.setattr(source_gaps, "read_captured", lambda *_: entries)
+    known = source_gaps.Remembered("7", 1, wal_lsn=900, confirmed_lsn=700, offset_lsn=800, runner="r")
+    entries = captured("initial")
+    if offset is not None:
+        assert source_gaps._check(cast(Any, None), pipeline(), known, None).offset_lsn is None
+    entries = captured("done")
+    with pytest.raises(LogGap, match="has lost how far the connector had read"):
+        source_gaps._check(cast(Any, None), pipeline(), known, None)
+
+
+@pytest.mark.parametrize("offset", LOST)
+def test_apply_and_check_refuse_it(monkeypatch: pytest.MonkeyPatch, offset: dict[str, Any] | None) -> None:
+    running, entries = RunningConnector({}, RUNNING, offset), captured("done")
+    actual = SimpleNamespace(connector=running, slot=SLOT, captured=entries, now=NOW, noted=1)
+    with pytest.raises(LogGap, match="has lost how far the connector had read"):
+        plan_refusals.refuse_discontinued(pipeline(), cast(Any, actual))
+    for name, answer in {"read_connector": running, "read_captured": entries, "read_moment": NOW}.items():
+        monkeypatch.setattr(preflight, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(preflight, "noted_timeline", lambda *_: 1)
+    site = SimpleNamespace(pipeline=pipeline(), db=None, names=None, connect=None, kafka=None)
+    for there in (SLOT, None):
+        seen = SimpleNamespace(slot=there, limit_bytes=None)
+        monkeypatch.setattr(preflight, "look", lambda *_, seen=seen: seen)
+        [finding] = preflight.run(cast(Any, site))
+        assert finding.level is Level.ERROR and "has lost how far the connector had read" in finding.message
+        assert "headwater resnapshot FILE --all" in finding.fix
+
+
+def test_plan_refuses_what_a_second_snapshot_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had ended by then: all was found well, and the rows that were deleted meanwhile stayed."""
+    monkeypatch.setattr(lost_offset, "read_lost", lambda *_: [])
+    monkeypatch.setattr(lost_offset, "read_position", lambda *_: 3000)
+    monkeypatch.setattr(plan, "prepare", lambda *_, **__: ([], set(), []))
+    running = RunningConnector({}, RUNNING, STREAMING)
+    entries = captured("done", through=2000)
+    actual = SimpleNamespace(connector=running, slot=SLOT, captured=entries, now=NOW, noted=1)
+    servers = SimpleNamespace(pipeline=pipeline(), kafka=None, setup=None)
+    with pytest.raises(LogGap, match="made its initial snapshot once more"):
+        plan.plan(cast(Any, servers), cast(Any, actual))
+
+
+def test_a_connector_that_is_made_again_begins_no_second_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class Connect:
+        def offsets(self, _name: str) -> list[Any]:
+            return []
+
+        def __getattr__(self, verb: str) -> Any:
+            return lambda *_: done.append(verb)
+
+    monkeypatch.setattr(connector, "read_slot", lambda *_: SLOT)
+    monkeypatch.setattr(connector, "read_captured", lambda *_: captured("done"))
+    [action] = plan_connector("c", {}, None)
+    servers = SimpleNamespace(connect=Connect(), pipeline=pipeline(), source=None, setup=None, names=None)
+    with pytest.raises(LogGap, match="it knows no place of it"):
+        action.run(cast(Any, servers))
+    assert done == ["create_stopped"], "`resnapshot --all` gets well from this, and needs the connector"
+
+
+# -- the way out -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [*LOST, STREAMING])
+def test_reading_all_again_is_the_way_out(monkeypatch: pytest.MonkeyPatch, offset: dict[str, Any] | None) -> None:
+    lost: list[Lost] = []
+    monkeypatch.setattr(resnapshot, "read_moment", lambda *_: NOW)
+    monkeypatch.setattr(resnapshot, "noted_timeline", lambda *_: 1)
+    monkeypatch.setattr(lost_offset, "read_lost", lambda *_: lost)
+    monkeypatch.setattr(lost_offset, "read_position", lambda *_: 3000)
+    servers = cast(Any, SimpleNamespace(pipeline=pipeline(), source=None, setup=None, kafka=None, names=None))
+    running = RunningConnector({}, RUNNING, offset)
+    for slot in (SLOT, None):
+        gap = resnapshot._gap(servers, slot, running, captured("done", through=2000))
+        assert isinstance(gap, LogGap) and "resnapshot FILE --all" in gap.fix
+    lost.append(Lost(0, 0, None, None))  # under way
+    again = resnapshot._gap(servers, SLOT, running, captured("wanted", through=2000))
+    assert (again is None) == (offset is STREAMING), "killed before it had made the slot anew, it does so"
+
+
+def test_a_connector_without_a_place_is_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    kept: list[dict[str, Any]] = []
+
+    def request(_self: Any, method: str, _path: str, body: Any = None) -> Any:
+        asked.append((method, body))
+        return {"offsets": kept}
+
+    monkeypatch.setattr(ConnectClient, "request", request)
+    client = ConnectClient(pipeline().connect)
+    client.alter_offset("c", {"lsn": 5}, {"server": "flights"})
+    kept.append({"partition": {"server": "theirs"}, "offset": {"lsn": 1}})
+    client.alter_offset("c", {"lsn": 5}, {"server": "flights"})
+    assert [body["offsets"] for method, body in asked if method == "PATCH"] == [
+        [{"partition": {"server": name}, "offset": {"lsn": 5}}] for name in ("flights", "theirs")
+    ]
+
+
+# -- while it runs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_database_that_does_not_answer_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_source: Any) -> Any:
+        raise SourceError("away")
+
+    monkeypatch.setattr(lost_offset, "connect", away)
+    check_snapshot(pipeline(), 3000)
+    monkeypatch.setattr(lost_offset, "connect", lambda _: nullcontext(None))
+    monkeypatch.setattr(lost_offset, "within", lambda *_: nullcontext())
+    monkeypatch.setattr(lost_offset, "read_captured", lambda *_: captured("done", through=2000))
+    monkeypatch.setattr(lost_offset, "read_lost", lambda *_: [])
+    check_snapshot(pipeline(), 2000)
+    with pytest.raises(LogGap, match="once more"):
+        check_snapshot(pipeline(), 3000)

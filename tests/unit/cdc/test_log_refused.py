@@ -21,7 +21,9 @@ from cdc.log.opening import Heard
 from cdc.log.parts import TopicReader
 from cdc.log.records import records
 from cdc.pipeline import Pipeline, loads
+from connectors import signals
 from connectors.cut_snapshot import write_deletes
+from connectors.signals import send_snapshot_signal
 from tests.support.tls import https, own_authority
 from tests.support.wary_brokers import WRONG, wary_broker
 
@@ -63,6 +65,7 @@ ASKED: dict[str, Callable[[Pipeline], Any]] = {
     "letters that are forgotten": lambda of: forget_sinks(of, ["cache"]),
     "records": lambda of: list(records(kafka(of), "p.public.t", 0)),
     "parts": lambda of: TopicReader(kafka(of), "p.public.t", 1.0).bounds(),
+    "signals": lambda of: send_snapshot_signal(kafka(of), of, {"public.t": None}),
     "deletes": lambda of: write_deletes(kafka(of), "p.public.t", [(0, b"k", b"v")]),
 }
 
@@ -72,6 +75,7 @@ def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends, "TIMEOUT_SECONDS", 1.0)
     monkeypatch.setattr(letters, "FLUSH_SECONDS", 1.0)
     monkeypatch.setattr(topics, "SECONDS", 1.0)
+    monkeypatch.setattr(signals, "SECONDS", 1.0)
     monkeypatch.setattr(letter_log, "Kafka", kafka)
     monkeypatch.setattr("cdc.log.records.SILENCE_SECONDS", 1.0)
     monkeypatch.setattr("connectors.cut_snapshot.SILENCE_SECONDS", 1.0)

@@ -102,9 +102,9 @@ def test_a_broker_that_goes_away_in_the_middle_of_a_login_is_waited_for(ask: Cal
 
 @pytest.mark.parametrize("ask", [ASKED["topics"], ASKED["ends of flows"], by_letters])
 def test_a_certificate_that_is_not_trusted_is_no_outage(ask: Callable[[Pipeline], Any], tmp_path: Path) -> None:
-    with https(own_authority(tmp_path), BaseHTTPRequestHandler) as url:
-        with pytest.raises(KafkaError, match=r"can't be trusted, or has no TLS: .*certificate verify failed") as told:
-            ask(pipeline(url.removeprefix("https://"), "security.protocol: SSL"))
+    untrusted = pytest.raises(KafkaError, match=r"can't be trusted, or has no TLS: .*certificate verify failed")
+    with https(own_authority(tmp_path), BaseHTTPRequestHandler) as url, untrusted as told:
+        ask(pipeline(url.removeprefix("https://"), "security.protocol: SSL"))
     assert not told.value.transient and "ssl.ca.location" in told.value.fix
 
 

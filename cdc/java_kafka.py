@@ -109,7 +109,8 @@ def _login(left: dict[str, str]) -> dict[str, str]:
     if not wanted and not any(name.startswith("sasl.") for name in left):
         return {}
     by_alias = left.pop("sasl.mechanism", None)
-    mechanism = left.pop("sasl.mechanisms", None) or by_alias or "GSSAPI"  # which is librdkafka's default
+    # Without one librdkafka takes GSSAPI; where no protocol asks for a login none of it matters.
+    mechanism = left.pop("sasl.mechanisms", None) or by_alias or ("GSSAPI" if wanted else "PLAIN")
     if mechanism not in _MODULES:
         raise ConfigError(
             f"kafka.options: sasl.mechanisms {mechanism} is not supported", fix=f"use {', '.join(_MODULES)}"

@@ -191,10 +191,10 @@ class Notifications:
         if message is None:
             return
         error = message.error()
-        if error is not None and denied(error):
-            what = f"Debezium's notifications could not be read from {self._topic}"
-            raise translate(what, KafkaException(error), self._kafka.bootstrap)
         if error is not None and error.code() != PARTITION_EOF:
+            if denied(error):
+                what = f"Debezium's notifications could not be read from {self._topic}"
+                raise translate(what, KafkaException(error), self._kafka.bootstrap)
             return
         if self._begins is None:
             # The topic keeps a week, and an end that says nothing but where it is tells of an emptied one.

@@ -92,6 +92,10 @@ def test_certificates_as_text(tmp_path: Path) -> None:
     assert looks_secret("kafka.ssl.keystore.key") and looks_secret("kafka.sasl.jaas.config"), "as Spark has them"
 
 
+def test_a_login_that_no_protocol_asks_for_is_no_trouble() -> None:
+    assert java_client({"sasl.password": "left over"})["sasl.mechanism"] == "PLAIN"
+
+
 def test_a_keystore_and_what_needs_no_setting() -> None:
     options = {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "p", "ssl.ca.location": "probe"}
     options |= {"enable.ssl.certificate.verification": "True", "ssl.endpoint.identification.algorithm": "none"}

@@ -115,7 +115,8 @@ def _login(left: dict[str, str]) -> dict[str, str]:
         raise ConfigError(
             f"kafka.options: sasl.mechanisms {mechanism} is not supported", fix=f"use {', '.join(_MODULES)}"
         )
-    out, given = {}, {"username": left.pop("sasl.username", ""), "password": left.pop("sasl.password", "")}
+    out: dict[str, str] = {}
+    given = {"username": left.pop("sasl.username", ""), "password": left.pop("sasl.password", "")}
     if mechanism == "OAUTHBEARER":
         out, given = _token(left)
     quoted = [f'{name}="{_quoted(value)}"' for name, value in given.items()]

@@ -275,7 +275,7 @@ class Kafka:
             error: librdkafka's.
             client: who has asked; the admin's if left out.
         """
-        (client or self.admin).poll(0)  # what it has heard meanwhile it tells then
+        (self.admin if client is None else client).poll(0)  # what it has heard meanwhile it tells then
         return translate(what, error, self.bootstrap, self.heard)
 
     def _listed(self, name: str | None = None) -> dict[str, Any]:

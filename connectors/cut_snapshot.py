@@ -17,6 +17,7 @@ from confluent_kafka import Message, Producer
 
 from cdc.errors import KafkaUnavailable
 from cdc.log.client import Kafka, untaken
+from cdc.log.opening import opened
 from cdc.log.records import SILENCE_SECONDS, records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN
@@ -124,7 +125,7 @@ def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, b
         if error is not None:
             failed.append(error)
 
-    producer = Producer({**kafka.settings, **OWN, "message.timeout.ms": int(SILENCE_SECONDS * 1000)})
+    producer = opened(Producer, {**kafka.settings, **OWN, "message.timeout.ms": int(SILENCE_SECONDS * 1000)})
     count = 0
     try:
         for partition, key, event in events:
@@ -145,7 +146,7 @@ def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, b
         # the connector sends.
         producer.purge()
     if failed:
-        raise untaken(f"deletes of rows that are gone, in topic {topic}", failed, kafka.bootstrap)
+        raise untaken(f"deletes of rows that are gone, in topic {topic}", failed, kafka.bootstrap, kafka.heard)
     if unsent:
         raise KafkaUnavailable(
             f"topic {topic} did not acknowledge {unsent:,} deletes in {SILENCE_SECONDS:.0f} s",

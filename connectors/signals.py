@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, SECONDS, Kafka
+from cdc.log.client import PARTITION_EOF, SECONDS, Kafka, denied, translate, untaken
+from cdc.log.opening import opened
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from connectors.debezium import pattern
@@ -34,6 +36,7 @@ def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Mapping[str, 
         The signal's id.
 
     Raises:
+        KafkaError: they refused it (terminal).
         KafkaUnavailable: the brokers did not take it in time (transient); send again, a repeat does no harm.
     """
     signal_id = f"headwater-{uuid.uuid4()}"
@@ -57,6 +60,7 @@ def send_stop_signal(kafka: Kafka, pipeline: Pipeline, tables: Iterable[str]) ->
     A table that has another shape by now can't be gone on with: Debezium has its query from the beginning.
 
     Raises:
+        KafkaError: they refused it (terminal).
         KafkaUnavailable: the brokers did not take it in time (transient); send again, a repeat does no harm.
     """
     data = {"type": "INCREMENTAL", "data-collections": [pattern([table]) for table in sorted(tables)]}
@@ -65,19 +69,21 @@ def send_stop_signal(kafka: Kafka, pipeline: Pipeline, tables: Iterable[str]) ->
 
 def _send(kafka: Kafka, pipeline: Pipeline, signal: Mapping[str, Any]) -> None:
     value = json.dumps(signal)
-    producer = Producer({**kafka.settings, "enable.idempotence": True})
-    failed: list[str] = []
+    producer = opened(Producer, {**kafka.settings, "enable.idempotence": True})
+    failed: list[CoreError] = []
+    what = f"the snapshot signal was not taken by {pipeline.signal_topic}"
     producer.produce(
         pipeline.signal_topic,
         key=pipeline.kafka.topic_prefix,  # Debezium ignores signals with another key
         value=value,
-        on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+        on_delivery=lambda error, _: failed.append(error) if error else None,
     )
-    if producer.flush(SECONDS) or failed:
-        raise KafkaUnavailable(
-            f"the snapshot signal was not taken by {pipeline.signal_topic}: {(failed or ['no answer'])[0]}",
-            fix="run `headwater apply FILE` again",
-        )
+    unsent = producer.flush(SECONDS)
+    if failed:
+        raise untaken(what, failed, kafka.bootstrap, kafka.heard)
+    if unsent:
+        refusal = kafka.heard.refusal(what, kafka.bootstrap)
+        raise refusal or KafkaUnavailable(f"{what}: no answer", fix="run `headwater apply FILE` again")
 
 
 @dataclass
@@ -143,6 +149,7 @@ class Notifications:
         self.caught_up = False
         self._begins: int | None = None  # the first offset that is there
         self._encoding = encoding_of(pipeline.source.reader())
+        self._kafka, self._topic = kafka, pipeline.notification_topic
         self.consumer = kafka.consumer()
         self.consumer.assign([TopicPartition(pipeline.notification_topic, 0, OFFSET_BEGINNING)])
 
@@ -151,7 +158,11 @@ class Notifications:
         self.consumer.close()
 
     def read(self, seconds: float) -> Heard:
-        """Take in what arrives within ``seconds``."""
+        """Take in what arrives within ``seconds``.
+
+        Raises:
+            KafkaError: it may not be read (terminal).
+        """
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._take(left)
@@ -161,6 +172,7 @@ class Notifications:
         """Take in everything that is there now.
 
         Raises:
+            KafkaError: it may not be read (terminal).
             KafkaUnavailable: it could not be read in time (transient).
             RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
         """
@@ -180,6 +192,9 @@ class Notifications:
             return
         error = message.error()
         if error is not None and error.code() != PARTITION_EOF:
+            if denied(error):
+                what = f"Debezium's notifications could not be read from {self._topic}"
+                raise translate(what, KafkaException(error), self._kafka.bootstrap)
             return
         if self._begins is None:
             # The topic keeps a week, and an end that says nothing but where it is tells of an emptied one.

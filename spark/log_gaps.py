@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from cdc.ages import ago, at_least
-from cdc.errors import DiskFull, KafkaError, KafkaUnavailable, LogTruncated, StateError, TooLate
+from cdc.errors import DiskFull, KafkaError, LogTruncated, StateError, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.repeating import Repeating
 from spark.disk.checkpoint import committed_offsets
@@ -252,7 +252,7 @@ class LogWatch:
         topics = dict(self._topics)
         now = time.time()
         self._log = self._log or LogEnds(*next(iter(topics.values())))
-        with suppress(KafkaUnavailable):  # the flows say so themselves
+        with suppress(KafkaError):  # the flows say so themselves
             self._newest = Look(now, _ends(self._log, sorted(topics)))
 
     def _let_go(self) -> None:
@@ -263,7 +263,7 @@ class LogWatch:
 def _ends(log: LogEnds, topics: Sequence[str]) -> dict[str, dict[int, int]]:
     try:
         return log.ends(topics)
-    except KafkaUnavailable:
-        raise
     except KafkaError:  # one is not there: its flows fail, and the others' topics are looked at as ever
+        if log.silence:
+            raise
         return {} if len(topics) < 2 else {name: ends for one in topics for name, ends in _ends(log, [one]).items()}

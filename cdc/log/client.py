@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log.opening import Heard, opened
 from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
@@ -95,13 +96,21 @@ class Kafka:
     Args:
         pipeline: for bootstrap and client options.
         seconds: how long a request may take.
+
+    Attributes:
+        settings: of each client of these brokers.
+        heard: why the brokers let none of them in.
+
+    Raises:
+        ConfigError: librdkafka does not take ``kafka.options`` (terminal).
     """
 
     def __init__(self, pipeline: Pipeline, seconds: float = SECONDS) -> None:
         self.seconds = seconds
         self.bootstrap = pipeline.kafka.bootstrap
-        self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0}
-        self.admin = AdminClient(self.settings)
+        self.heard = Heard()
+        self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0, "error_cb": self.heard}
+        self.admin = opened(AdminClient, self.settings)
 
     @waiting_for("Kafka: which topics there are")
     @_patient
@@ -141,7 +150,7 @@ class Kafka:
         Raises:
             KafkaUnavailable: the brokers do not answer (transient).
         """
-        return ids_of(self.admin, names, self.bootstrap, missing_ok=True)
+        return ids_of(self.admin, names, self.bootstrap, missing_ok=True, heard=self.heard)
 
     def create(self, topic: Topic) -> None:
         """Create a topic and wait until the brokers know it; no error if it exists.
@@ -245,7 +254,8 @@ class Kafka:
         Args:
             more: librdkafka's settings besides, with ``_`` for each dot.
         """
-        return Consumer(
+        return opened(
+            Consumer,
             {
                 **self.settings,
                 "group.id": "headwater-reader",  # required by the library; never committed to
@@ -254,8 +264,19 @@ class Kafka:
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
                 **{name.replace("_", "."): value for name, value in more.items()},
-            }
+            },
         )
+
+    def told(self, what: str, error: KafkaException, client: AdminClient | Consumer | None = None) -> KafkaError:
+        """A client's error in our words, transient or not.
+
+        Args:
+            what: what was asked.
+            error: librdkafka's.
+            client: who has asked; the admin's if left out.
+        """
+        (self.admin if client is None else client).poll(0)  # what it has heard meanwhile it tells then
+        return translate(what, error, self.bootstrap, self.heard)
 
     def _listed(self, name: str | None = None) -> dict[str, Any]:
         """What the brokers tell of every topic, or of one, by name."""
@@ -263,7 +284,7 @@ class Kafka:
             found: dict[str, Any] = self.admin.list_topics(topic=name, timeout=self.seconds).topics
         except KafkaException as error:
             what = f"looking for topic {name}" if name else "listing topics"
-            raise translate(what, error, self.bootstrap) from error
+            raise self.told(what, error) from error
         return found
 
     def _wait(self, name: str, *, there: bool) -> None:
@@ -282,7 +303,7 @@ class Kafka:
         except KafkaException as error:
             if allowed and error.args[0].name() == allowed:
                 return None
-            raise translate(what, error, self.bootstrap) from error
+            raise self.told(what, error) from error
 
 
 def offsets_asked(
@@ -316,11 +337,19 @@ def offsets_asked(
     return [((place.topic, place.partition), future) for place, future in found.items()]
 
 
-def translate(what: str, error: KafkaException, bootstrap: str) -> KafkaError:
-    """An error of librdkafka in our words, transient or not."""
+def translate(what: str, error: KafkaException, bootstrap: str, heard: Heard | None = None) -> KafkaError:
+    """An error of librdkafka in our words, transient or not.
+
+    Args:
+        what: what was asked.
+        error: librdkafka's.
+        bootstrap: the brokers.
+        heard: of the client, polled: brokers that refuse it are no outage.
+    """
     reason = error.args[0]
     if reason.name() in TRANSIENT or reason.retriable():
-        return KafkaUnavailable(
+        refusal = heard.refusal(what, bootstrap) if heard is not None else None
+        return refusal or KafkaUnavailable(
             f"{what}: Kafka does not answer at {bootstrap}: {reason.str()}",
             fix="start the brokers (`headwater up` for the local one), or correct kafka.bootstrap",
         )
@@ -340,9 +369,10 @@ def of_the_group(error: CoreError) -> bool:
     return bool(error.code() == CoreError.GROUP_AUTHORIZATION_FAILED)
 
 
-def untaken(what: str, errors: Iterable[CoreError], bootstrap: str) -> KafkaError:
+def untaken(what: str, errors: Iterable[CoreError], bootstrap: str, heard: Heard | None = None) -> KafkaError:
     """Why records were not acknowledged: of several reasons one that lasts, rather than one that passes by itself."""
-    return min((translate(what, KafkaException(one), bootstrap) for one in errors), key=lambda told: told.transient)
+    told = (translate(what, KafkaException(one), bootstrap, heard) for one in errors)
+    return min(told, key=lambda one: one.transient)
 
 
 def _remedy(name: str) -> str:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.client import denied, offsets_asked, translate
+from cdc.log.opening import Heard, opened
 from cdc.waits import waiting_for
 
 # A status command must answer even when the brokers do not.
@@ -51,21 +52,27 @@ class LogEnds:
     Args:
         bootstrap: Kafka brokers.
         client: librdkafka options.
+
+    Raises:
+        ConfigError: librdkafka does not take them (terminal).
     """
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
-        self._settings: dict[str, Any] = {**client, "bootstrap.servers": bootstrap, "log_level": 0}
-        self._admin = AdminClient(self._settings)
+        self._heard = Heard()
+        own = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": self._heard}
+        self._settings: dict[str, Any] = {**client, **own}
+        self._admin = opened(AdminClient, self._settings)
         self._consumer: Consumer | None = None
         self._kept: dict[str, _Bounds] = {}
         # Who asks for many flows, one after the other, must not wait for silent brokers as often.
-        self._silent_until, self._said = 0.0, ""
+        self._silent_until = 0.0
+        self._said: KafkaError | None = None
 
     @property
     def silence(self) -> str:
         """Why the brokers did not answer when they were last asked; empty if they did, or were not asked."""
-        return self._said
+        return "" if self._said is None else self._said.what
 
     def close(self) -> None:
         """Close the connection."""
@@ -77,14 +84,14 @@ class LogEnds:
 
         Where the brokers do not answer nothing is kept: each question is told so by itself.
         """
-        with suppress(KafkaUnavailable):
+        with suppress(KafkaError):
             self._kept |= self._asked(sorted(set(topics)))
 
     def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """End offsets of every partition of ``topics``.
 
         Raises:
-            KafkaError: the brokers do not answer in time (transient), or a topic does not exist.
+            KafkaError: the brokers do not answer in time (transient) or refuse whoever asks, or a topic is not there.
         """
         return self.bounds(topics)[1]
 
@@ -107,14 +114,15 @@ class LogEnds:
 
         Raises:
             KafkaUnavailable: no answer (transient).
+            KafkaError: the brokers refuse whoever asks (terminal).
         """
         if not topics:
             return {}
-        if time.monotonic() < self._silent_until:
-            raise KafkaUnavailable(self._said)
+        if self._said is not None and time.monotonic() < self._silent_until:
+            raise self._said.with_traceback(None)
         try:
             found, parts = self._partitions(topics)
-            self._said = ""
+            self._said = None
             asked = [offsets_asked(self._admin, parts, TIMEOUT_SECONDS, first=first) for first in (True, False)]
         except KafkaException as error:
             raise self._silent(error) from error
@@ -143,10 +151,12 @@ class LogEnds:
                     raise
         return found, parts
 
-    def _silent(self, error: KafkaException) -> KafkaUnavailable:
-        self._said = f"Kafka does not answer: {error.args[0].str()}"
+    def _silent(self, error: KafkaException) -> KafkaError:
+        self._admin.poll(0)  # it hears nothing by itself
+        refusal = self._heard.refusal("the ends of topics", self._bootstrap)
+        self._said = refusal or KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}")
         self._silent_until = time.monotonic() + TIMEOUT_SECONDS
-        return KafkaUnavailable(self._said)
+        return self._said
 
     def lag(self, ends: Offsets, committed: Offsets) -> Lag:
         """Compare; asks Kafka for the age of the first record of each partition that is behind."""
@@ -180,7 +190,7 @@ class LogEnds:
         """
         if self._consumer is None:
             own = {"group.id": "headwater-status", "enable.auto.commit": False, "isolation.level": "read_committed"}
-            self._consumer = Consumer({**self._settings, **own})
+            self._consumer = opened(Consumer, {**self._settings, **own})
         self._consumer.assign(behind)
         until = time.monotonic() + TIMEOUT_SECONDS
         seen: dict[tuple[str | None, int | None], tuple[int, int]] = {}

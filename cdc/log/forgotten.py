@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from cdc.errors import KafkaError
 from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
@@ -18,6 +17,7 @@ def forget_sinks(pipeline: Pipeline, sinks: Collection[str]) -> None:
         sinks: their names.
 
     Raises:
+        KafkaError: the letters may not be read (terminal).
         KafkaUnavailable: no answer (transient). Where there is no topic of letters, nothing happens.
     """
     _forget(pipeline, lambda letter: letter.sink in sinks)
@@ -37,7 +37,7 @@ def forget_written(
         left: those of them that were not written after all.
 
     Raises:
-        KafkaUnavailable: no answer (transient).
+        KafkaError: the letters may not be read (terminal). KafkaUnavailable: no answer (transient).
     """
     log = _log(pipeline)
     mine = {
@@ -60,10 +60,7 @@ def _forget(pipeline: Pipeline, meant: Callable[[DeadLetter], bool]) -> None:
 def _log(pipeline: Pipeline) -> LetterLog | None:
     """The letters, read; None where there is no topic of them."""
     log = LetterLog(pipeline)
-    try:
-        log.follow()
-    except KafkaError as error:
-        if error.transient:
-            raise
+    if not log.there():
         return None
+    log.follow()
     return log

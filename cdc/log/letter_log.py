@@ -48,6 +48,14 @@ class LetterLog:
         self._next = OFFSET_BEGINNING
         self._there = False
 
+    def there(self) -> bool:
+        """Whether there is such a topic.
+
+        Raises:
+            KafkaError: this may not be asked (terminal). KafkaUnavailable: no answer (transient).
+        """
+        return self._there or bool(self._kafka.describe([self.topic]))
+
     def follow(self) -> Book:
         """Read what has come since the last time, or from where it begins; what stands now.
 
@@ -56,7 +64,7 @@ class LetterLog:
             NewerFormat: a newer Headwater's letter (terminal).
         """
         if not self._there:
-            if not self._kafka.describe([self.topic]):
+            if not self.there():
                 raise KafkaError(
                     f"topic {self.topic} does not exist",
                     means="the pipeline was not applied yet: nothing can have been refused",
@@ -140,7 +148,7 @@ class LetterLog:
         consumer = self._kafka.consumer()
         try:
             for place in sorted(places):
-                message = _at(consumer, *place)
+                message = _at(self._kafka, consumer, *place)
                 if message is not None:
                     found[place] = Raw(message.key(), message.value())
         finally:
@@ -148,7 +156,7 @@ class LetterLog:
         return found
 
 
-def _at(consumer: Consumer, topic: str, partition: int, offset: int) -> Message | None:
+def _at(kafka: Kafka, consumer: Consumer, topic: str, partition: int, offset: int) -> Message | None:
     """The record at an offset, if it is there: a seek behind the log's end would lead to its beginning."""
     place = TopicPartition(topic, partition, offset)
     try:
@@ -156,7 +164,7 @@ def _at(consumer: Consumer, topic: str, partition: int, offset: int) -> Message 
     except KafkaException as error:
         if error.args[0].code() in _UNKNOWN:
             return None  # the topic is gone, and its records with it
-        raise KafkaUnavailable(f"topic {topic} could not be read: {error}", fix="run the same command again") from error
+        raise kafka.told(f"topic {topic} could not be read", error, consumer) from error
     if not low <= offset < high:
         return None
     consumer.assign([place])

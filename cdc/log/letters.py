@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.letters.deadletter import DeadLetter
 from cdc.log.client import translate, untaken
+from cdc.log.opening import Heard, opened
 from cdc.pipeline import Pipeline
 
 # A batch waits for its letters; past this the task fails and the batch is replayed, so that no letter is lost.
@@ -44,11 +45,16 @@ def letters_to(topic: str, client: Mapping[str, Any], max_message_bytes: int = 1
 
 
 @lru_cache(maxsize=4)
+def _heard(_settings: bytes) -> Heard:
+    return Heard()
+
+
+@lru_cache(maxsize=4)
 def _producer(settings: bytes) -> Producer:
     # It lives as long as the process. What keeps it from the brokers is told by whoever sends: its own lines, one for
     # each attempt to connect, would be among those of `run`, which may be JSON.
     own = {"enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "log_level": 0}
-    return Producer({**orjson.loads(settings), **own})
+    return opened(Producer, {**orjson.loads(settings), **own, "error_cb": _heard(settings)})
 
 
 def send(config: Mapping[str, Any], letters: Sequence[DeadLetter]) -> None:
@@ -104,7 +110,8 @@ def publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | No
 
 
 def _publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | None, int | None]]) -> None:
-    producer = _producer(orjson.dumps(dict(config["client"]), option=orjson.OPT_SORT_KEYS))
+    settings = orjson.dumps(dict(config["client"]), option=orjson.OPT_SORT_KEYS)
+    producer, heard = _producer(settings), _heard(settings)
     failed: list[CoreError] = []
 
     def delivered(error: CoreError | None, _message: Any) -> None:
@@ -125,21 +132,22 @@ def _publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | N
             producer.poll(0)
         unsent = producer.flush(FLUSH_SECONDS)
     except BufferError as error:
-        raise _unanswered(config, len(producer)) from error
+        raise _unanswered(config, len(producer), heard) from error
     except KafkaException as error:
-        raise translate(_what(config), error, config["client"]["bootstrap.servers"]) from error
+        raise translate(_what(config), error, config["client"]["bootstrap.servers"], heard) from error
     if failed:
-        raise untaken(_what(config), failed, config["client"]["bootstrap.servers"])
+        raise untaken(_what(config), failed, config["client"]["bootstrap.servers"], heard)
     if unsent:
-        raise _unanswered(config, unsent)
+        raise _unanswered(config, unsent, heard)
 
 
 def _what(config: Mapping[str, Any]) -> str:
     return f"dead letters could not be written to {config['topic']}"
 
 
-def _unanswered(config: Mapping[str, Any], count: int) -> KafkaUnavailable:
-    return KafkaUnavailable(
+def _unanswered(config: Mapping[str, Any], count: int, heard: Heard) -> KafkaError:
+    refusal = heard.refusal(_what(config), config["client"]["bootstrap.servers"])
+    return refusal or KafkaUnavailable(
         f"{count} dead letters were not acknowledged by {config['topic']} in {FLUSH_SECONDS:.0f} s",
         means="the batch is not committed and will be tried again",
         fix="start the brokers, or correct kafka.bootstrap and kafka.options",

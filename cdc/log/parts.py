@@ -10,7 +10,7 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, Kafka, denied, translate
+from cdc.log.client import PARTITION_EOF, Kafka, denied
 from cdc.log.records import SILENCE_SECONDS
 
 # Records a poll brings.
@@ -32,7 +32,7 @@ class TopicReader:
     """
 
     def __init__(self, kafka: Kafka, topic: str, silent_seconds: float = SILENCE_SECONDS) -> None:
-        self._topic, self._silent, self._bootstrap = topic, silent_seconds, kafka.bootstrap
+        self._topic, self._silent, self._kafka = topic, silent_seconds, kafka
         # The log's beginning may move between a look at the bounds and the fetch. What is left is read then: at the
         # end, where librdkafka goes by itself, it would seem that the log has none of it.
         self._consumer: Consumer = kafka.consumer(auto_offset_reset="earliest")
@@ -96,4 +96,4 @@ class TopicReader:
         try:
             yield
         except KafkaException as error:
-            raise translate(f"topic {self._topic}", error, self._bootstrap) from error
+            raise self._kafka.told(f"topic {self._topic}", error, self._consumer) from error

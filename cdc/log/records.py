@@ -51,7 +51,7 @@ def records(
             elif error is not None and error.code() == PARTITION_EOF:
                 return
             elif error is not None and not of_the_group(error):
-                raise translate(f"topic {topic} could not be read", KafkaException(error), kafka.bootstrap)
+                raise translate(f"topic {topic} could not be read", KafkaException(error), kafka.bootstrap, kafka.heard)
             elif error is None or time.monotonic() - heard > SILENCE_SECONDS:
                 why = error or "no answer"
                 raise KafkaUnavailable(f"topic {topic} could not be read: {why}", fix="run the same command again")
@@ -63,5 +63,5 @@ def _end(kafka: Kafka, consumer: Consumer, place: TopicPartition) -> int:
     try:
         found = consumer.get_watermark_offsets(place, timeout=SILENCE_SECONDS)
     except KafkaException as error:
-        raise translate(f"the end of topic {place.topic} could not be read", error, kafka.bootstrap) from error
+        raise kafka.told(f"the end of topic {place.topic} could not be read", error, consumer) from error
     return int(found[1])

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from cdc.errors import KafkaUnavailable
 from cdc.log.client import Kafka, translate, untaken
+from cdc.log.opening import opened
 
 FLUSH_SECONDS = 30.0
 
@@ -37,15 +38,16 @@ def touch(kafka: Kafka, topic: str, partition: int, key: bytes) -> None:
 
     try:
         # One id a topic: who was killed in the middle of it is fenced by the next.
-        producer = Producer({**kafka.settings, "transactional.id": f"headwater-erase.{topic}", "linger.ms": 0})
+        own = {"transactional.id": f"headwater-erase.{topic}", "linger.ms": 0}
+        producer = opened(Producer, {**kafka.settings, **own})
         producer.init_transactions(FLUSH_SECONDS)
         producer.begin_transaction()
         producer.produce(topic, key=key, value=None, partition=partition, on_delivery=delivered)
         unsent = producer.flush(FLUSH_SECONDS)
         producer.abort_transaction(FLUSH_SECONDS)
     except KafkaException as error:
-        raise translate(f"closing a segment of topic {topic}", error, kafka.bootstrap) from error
+        raise translate(f"closing a segment of topic {topic}", error, kafka.bootstrap, kafka.heard) from error
     if failed:
-        raise untaken(f"closing a segment of topic {topic}", failed, kafka.bootstrap)
+        raise untaken(f"closing a segment of topic {topic}", failed, kafka.bootstrap, kafka.heard)
     if unsent:
         raise KafkaUnavailable(f"topic {topic} did not take a record in {FLUSH_SECONDS:.0f} s", fix="run it again")

@@ -9,8 +9,11 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log.opening import Heard, opened
 from cdc.pipeline import Pipeline
 
+# How long brokers may take.
+SECONDS = 10.0
 # What Kafka says of a topic that is not there.
 _MISSING = (Refusal.UNKNOWN_TOPIC_OR_PART, Refusal._UNKNOWN_TOPIC, Refusal._UNKNOWN_PARTITION)
 # What brokers say that give topics no id: sixteen zero bytes.
@@ -35,29 +38,35 @@ def topic_ids(pipeline: Pipeline, topics: set[str], *, missing_ok: bool = False)
     Raises:
         KafkaUnavailable: the brokers do not answer, or not yet (transient).
         KafkaError: a topic is not there, or may not be read (terminal).
+        ConfigError: librdkafka does not take ``kafka.options`` (terminal).
     """
-    admin = AdminClient({**pipeline.kafka.client(), "log_level": 0})
-    return ids_of(admin, topics, pipeline.kafka.bootstrap, missing_ok=missing_ok)
+    heard = Heard()
+    admin = opened(AdminClient, {**pipeline.kafka.client(), "log_level": 0, "error_cb": heard})
+    return ids_of(admin, topics, pipeline.kafka.bootstrap, heard=heard, missing_ok=missing_ok)
 
 
-def ids_of(admin: AdminClient, topics: Collection[str], bootstrap: str, *, missing_ok: bool = False) -> dict[str, str]:
+def ids_of(
+    admin: AdminClient, topics: Collection[str], bootstrap: str, *, heard: Heard, missing_ok: bool = False
+) -> dict[str, str]:
     """As ``topic_ids``, of a client that stays open.
 
     Args:
+        heard: the client's ``error_cb``.
         missing_ok: leave out topics that are not there, and those that have no id because the brokers are old.
     """
     out: dict[str, str] = {}
-    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10) if topics else {}
+    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=SECONDS) if topics else {}
     for topic, future in futures.items():
         try:
             out[topic] = str(future.result().topic_id)
         except KafkaException as error:
             if not missing_ok or error.args[0].code() not in _MISSING:
-                raise _kafka_error(topic, bootstrap, error.args[0]) from error
+                admin.poll(0)  # it hears nothing by itself
+                raise _kafka_error(topic, bootstrap, error.args[0], heard) from error
     return {topic: one for topic, one in out.items() if not missing_ok or one != _NONE}
 
 
-def _kafka_error(topic: str, bootstrap: str, error: Refusal) -> KafkaError:
+def _kafka_error(topic: str, bootstrap: str, error: Refusal, heard: Heard) -> KafkaError:
     if error.code() in _MISSING:
         return KafkaError(
             f"topic {topic}: {error.str()}",
@@ -66,7 +75,7 @@ def _kafka_error(topic: str, bootstrap: str, error: Refusal) -> KafkaError:
         )
     if error.code() in _FORBIDDEN:
         return KafkaError(f"topic {topic}: {error.str()}", fix="correct kafka.options, or the rights of that user")
-    return KafkaUnavailable(
+    return heard.refusal(f"topic {topic}", bootstrap) or KafkaUnavailable(
         f"Kafka does not answer at {bootstrap}: {error.str()}",
         means="nothing was started; what is in the log stays there",
         fix="start the brokers, or correct kafka.bootstrap and kafka.options",

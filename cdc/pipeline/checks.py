@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import parse_qs
 
+from cdc.errors import ConfigError
 from cdc.history_names import GAPS, HISTORY, VERSIONS
 from cdc.index_names import alias_beside
+from cdc.java_kafka import java_client
 from cdc.keyspaces import is_reserved, outer_stems
 from cdc.masking import mask_text
 from cdc.pipeline.checks_fold import check_fold
@@ -23,7 +25,7 @@ from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.search import SearchSink
 from cdc.pipeline.sink import SinkPart
 from cdc.pipeline.sinks import IcebergSink, RedisSink
-from cdc.pipeline.source import Connect, Registry, Source
+from cdc.pipeline.source import Connect, Kafka, Registry, Source
 from cdc.pipeline.views import SHARED_FLOW, View
 
 # Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways. The last two are those of format 3,
@@ -41,8 +43,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
     """Everything that does not fit, in no order."""
     yield from _source(pipeline.source)
     yield from _credentials(pipeline.connect, ("connect",))
-    if "bootstrap.servers" in pipeline.kafka.options:
-        yield Wrong(("kafka", "options", "bootstrap.servers"), "kafka.options: brokers go into kafka.bootstrap")
+    yield from _kafka(pipeline.kafka)
     if pipeline.row_store is not None:
         yield from _redis("row_store", pipeline.row_store, ("row_store",))
     for name, view in pipeline.views.items():
@@ -101,6 +102,15 @@ def _source(source: Source) -> Iterator[Wrong]:
         yield from _credentials(source.registry, ("source", "registry"))
     elif source.format == "avro":
         yield Wrong(("source", "format"), "source.format: avro needs source.registry", "registry: {url: http://…}")
+
+
+def _kafka(kafka: Kafka) -> Iterator[Wrong]:
+    if "bootstrap.servers" in kafka.options:
+        yield Wrong(("kafka", "options", "bootstrap.servers"), "kafka.options: brokers go into kafka.bootstrap")
+    try:
+        java_client(kafka.options_plain(), read=lambda _option, _path: "")  # files are looked at by `check`
+    except ConfigError as error:
+        yield Wrong(("kafka", "options"), error.what, error.fix)
 
 
 def _credentials(part: Connect | SearchSink | Registry, path: Path) -> Iterator[Wrong]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cdc.errors import ConnectError, KafkaError
+from cdc.errors import ConfigError, ConnectError, KafkaError
+from cdc.java_kafka import java_client
 from cdc.log.client import Topic
 from connectors.captured import read_captured
 from connectors.changed import merged, refusal
@@ -24,6 +25,10 @@ def run(site: Site) -> Iterator[Finding]:
     except KafkaError as error:
         yield Finding(Level.ERROR, site.pipeline.kafka.bootstrap, error.what, error.fix)
         return
+    try:
+        java_client(site.pipeline.kafka.options_plain())
+    except ConfigError as error:  # of a file: what the options themselves lack was refused with the pipeline's
+        yield Finding(Level.ERROR, "kafka.options", error.what, error.fix)
     if "tables" in site.failed:
         return
     wanted = wanted_topics(site.pipeline, site.catalogue)

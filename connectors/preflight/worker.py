@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from cdc.errors import ConnectError
+from cdc.java_kafka import java_client
+from cdc.pipeline import Pipeline
 from connectors.connector import read_connector
 from connectors.debezium import CONNECTOR_CLASS, connector_config, connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.rest import of_the_worker
 
+# Settings of Debezium's reader of signals: those of Java's client, after this.
+SIGNALS = "signal.consumer."
+# An empty text, as YAML has it.
+NOTHING = '""'
+# Of these the value may be shown.
+SHOWN = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.login.callback.handler.class",
+    "ssl.endpoint.identification.algorithm",
+    *(f"ssl.{store}.{what}" for store in ("keystore", "truststore") for what in ("type", "location")),
+)
 # Older releases miss options that are used here; 3.7 is what the tests run.
 TESTED = (3, 7)
 
 
 def run(site: Site) -> Iterator[Finding]:
     """The worker answers, knows Debezium, accepts the configuration; an existing connector has not failed."""
+    yield from _signals(site.pipeline)
     try:
         plugins = site.connect.plugins(connectors_only=False)
     except ConnectError as error:
@@ -48,6 +63,30 @@ def _accepted(site: Site, plugins: Collection[str]) -> Iterator[Finding]:
     for complaint in site.connect.validate({**config, "name": name}):
         fix = of_the_worker(complaint) or "correct what it names"
         yield Finding(Level.ERROR, name, f"the worker refuses the configuration: {complaint}", fix)
+
+
+def _signals(pipeline: Pipeline) -> Iterator[Finding]:
+    """Debezium reads signals with a client of its own, which takes no login from the workers'. Ours is not handed over:
+    its password would stand in the connector's configuration, and its files may lie elsewhere on the workers. Pure."""
+    given, options = pipeline.connect.options, pipeline.kafka.options_plain()
+    if options.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+        return
+    # A listener of the workers' own may be an open one.
+    if f"{SIGNALS}security.protocol" in given or "signal.kafka.bootstrap.servers" in given:
+        return
+    java = java_client(options, read=lambda _option, _path: "")
+    values = {name: (value or NOTHING) if name in SHOWN else "${VARIABLE}" for name, value in java.items()}
+    lines = [
+        f"`{SIGNALS}{name}: {value}`"
+        for name, value in values.items()
+        if name.startswith(("security.", "sasl.", "ssl."))
+    ]
+    message = (
+        "Debezium reads its signals with a client of its own, and connect.options has no login for it: a table that is "
+        "added or read again would wait for ever"
+    )
+    fix = f"put into connect.options, as it is on the workers: {', '.join(lines)} (docs/connectors.md#known-limits)"
+    yield Finding(Level.ERROR, f"{SIGNALS}security.protocol", message, fix)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -150,7 +150,8 @@ class SourceLog:
         wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts and topic not in silent}
         # The ids last: a topic that is made anew after the look at its ends then has another one.
         ends = self._kafka.ends(wanted, written=True)  # connectors/ledger.py says why
-        return LedgerEntry(confirmed_lsn, ends, silent, ids_of(self._kafka.admin, wanted, self._kafka.bootstrap))
+        ids = ids_of(self._kafka.admin, wanted, self._kafka.bootstrap, heard=self._kafka.heard)
+        return LedgerEntry(confirmed_lsn, ends, silent, ids)
 
     def letters_end(self) -> int:
         """The end of the letters' topic; none is written after it that was sent before this call.

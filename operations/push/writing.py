@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import orjson
 from confluent_kafka import KafkaException, Producer
 
-from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.errors import ConfigError, HeadwaterError, KafkaError, KafkaUnavailable
 from cdc.json_text import elements, members
 from cdc.log.client import Kafka, Topic
 from cdc.log.letters import MORE_BYTES
+from cdc.log.opening import opened
 from cdc.pipeline import Pipeline
 from operations.push.carrier import Lease
 from operations.push.envelope import Batch
@@ -107,9 +108,9 @@ class Writing:
         """See ``Carrier``: taken once the brokers have all of it."""
         try:
             return self._write(self._ready(), batch, message, attempt)
-        except (KafkaError, KafkaException, BufferError) as error:
+        except (KafkaError, ConfigError, KafkaException, BufferError) as error:
             self.close()
-            why = error.what if isinstance(error, KafkaError) else f"topic {self._place.name}: {error}"
+            why = error.what if isinstance(error, HeadwaterError) else f"topic {self._place.name}: {error}"
             return verdict(None, why, attempt=attempt)
 
     def close(self) -> None:
@@ -123,7 +124,7 @@ class Writing:
             self._partitions = self._made().partitions
             own = {"enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "log_level": 0}
             patience = {"message.timeout.ms": int(WRITE_SECONDS * 1000)}
-            self._producer = Producer({**self._place.client, **own, **patience})
+            self._producer = opened(Producer, {**self._place.client, **own, **patience})
         return self._producer
 
     def _made(self) -> Topic:

@@ -52,7 +52,8 @@ def check_machines(pipeline: Pipeline, sinks: Sequence[str], spark: SparkSession
     parts = [pipeline.sinks[name] for name in sinks]
     folders = [folder for part in parts for folder in shared_folders(part)]
     named = [getattr(part, "ca_certs", None) for part in (*parts, pipeline.row_store, pipeline.source.registry)]
-    named.append(pipeline.kafka.options_plain().get("ssl.ca.location"))
+    options = pipeline.kafka.options_plain()
+    named += [options.get(f"ssl.{name}.location") for name in ("ca", "certificate", "key", "keystore")]
     cluster.check(
         spark,
         folders=folders,

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import HeadwaterError
 from cdc.log.ends import LogEnds, Offsets, reached
+from cdc.log.opening import opened
 from cdc.log.registry import encoding_of
 from spark.disk.checkpoint import committed_offsets
 from spark.flow import Flow
@@ -62,10 +63,11 @@ class Beats:
 
         Raises:
             KafkaException: the brokers do not answer (transient).
+            ConfigError: librdkafka does not take the options (terminal).
         """
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "headwater-ticks", "enable.auto.commit": False}
         settings |= {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "log_level": 0}
-        consumer = Consumer({**self.client, **settings})
+        consumer = opened(Consumer, {**self.client, **settings})
         low, high = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=5)
         consumer.assign([TopicPartition(self.topic, 0, max(low, high - RECENT))])
         return consumer

@@ -10,18 +10,10 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.errors import ConfigError
+from cdc.java_kafka import java_client
 from spark.reading.avro_text import values_as_text
 from spark.reading.record import RECORD
 from spark.traces import traceparent
-
-# librdkafka's names for what the Java client calls otherwise; everything else is passed on under its own name.
-_SASL = {
-    "PLAIN": "plain.PlainLoginModule",
-    "SCRAM-SHA-256": "scram.ScramLoginModule",
-    "SCRAM-SHA-512": "scram.ScramLoginModule",
-}
-_RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
 # A setting of the session: the class that reads Kafka. Ours knows the option by which queries of one name plan their
 # batches in turn, and who that is.
@@ -29,31 +21,6 @@ SOURCE, OURS = "headwater.source", "headwater.spark.RestingKafka"
 TURNS = "headwater.turns"
 # How long a broker may hold an empty fetch (ms): with Kafka's own 500 every other batch waited 600.
 FETCH_WAIT_MS = 1
-
-
-def java_client(options: Mapping[str, str]) -> dict[str, str]:
-    """Translate the pipeline's Kafka options (librdkafka's names) into the Java client's.
-
-    Raises:
-        ConfigError: a SASL mechanism that has no plain translation (terminal).
-    """
-    left = dict(options)
-    user, password = left.pop("sasl.username", None), left.pop("sasl.password", None)
-    out = {_RENAMED.get(name, name): value for name, value in left.items()}
-    if "ssl.ca.location" in left:
-        out["ssl.truststore.type"] = "PEM"
-    if user is not None:
-        mechanism = left.get("sasl.mechanism", "PLAIN")
-        if mechanism not in _SASL:
-            raise ConfigError(
-                f"kafka.options: sasl.mechanism {mechanism} is not supported", fix=f"use {', '.join(_SASL)}"
-            )
-        quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (user, password or "")]
-        out["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{_SASL[mechanism]} required "
-            f'username="{quoted[0]}" password="{quoted[1]}";'
-        )
-    return out
 
 
 def read_changelog(

@@ -28,6 +28,10 @@ class Brokers:
         self.leaderless: set[tuple[str, int]] = set()
         self.hidden: set[str] = set()
 
+    def poll(self, _seconds: float) -> int:
+        """It has nothing to say besides."""
+        return 0
+
     def describe_topics(self, asked: Any, request_timeout: float) -> dict[str, Future[Any]]:
         """As librdkafka does it."""
         self.requests.append("describe")

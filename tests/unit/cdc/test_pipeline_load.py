@@ -261,7 +261,7 @@ name: shop
 source: {database: shop, user: u, password: s3cr3t-1, setup_user: o, setup_password: s3cr3t-2, tables: [a.b]}
 kafka:
   bootstrap: localhost:9092
-  options: {sasl.password: s3cr3t-3, ssl.key.password: s3cr3t-4, sasl.jaas.config: s3cr3t-5, client.id: shown}
+  options: {sasl.password: s3cr3t-3, ssl.key.password: s3cr3t-4, sasl.username: s3cr3t-5, sasl.mechanisms: PLAIN, client.id: shown}
 connect: {url: "http://me:s3cr3t-6@localhost:8083", user: u, password: s3cr3t-7, options: {my.secret: s3cr3t-8, n: true}}
 sinks:
   a: {type: elasticsearch, url: "https://u:s3cr3t-9@h:9200", api_key: s3cr3t-10, tables: all}

@@ -27,7 +27,7 @@ CAPTURED = Sighting(5, ("id",), "default", True, 1, "1", 1)
 class Brokers:
     """One topic, of whose five records a reader of committed ones sees three."""
 
-    admin, bootstrap = None, ""
+    admin, bootstrap, heard = None, "", None
 
     def describe(self, topics: Any) -> dict[str, Any]:
         return {topic: SimpleNamespace(name=topic, partitions=1) for topic in topics}
@@ -42,7 +42,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SourceLog:
     captured = Captured(TABLE, "done", None, datetime.now(UTC), identity=CAPTURED)
     monkeypatch.setattr(log, "read_captured", lambda *_: {TABLE: captured})
     monkeypatch.setattr(log, "look_at", lambda *_: Seen({TABLE: CAPTURED}, {5: CAPTURED}))
-    monkeypatch.setattr(log, "ids_of", lambda _admin, topics, _bootstrap: dict.fromkeys(topics, "A"))
+    monkeypatch.setattr(log, "ids_of", lambda _admin, topics, _bootstrap, heard: dict.fromkeys(topics, "A"))
     monkeypatch.setattr(SourceLog, "_asked", lambda _: nullcontext())
     made = SourceLog(loads(FILE.format(folder=tmp_path), "p.yaml", {}))
     made._kafka = cast(Any, Brokers())

@@ -166,6 +166,9 @@ def test_only_a_topic_that_is_not_there_is_for_apply(
         def __init__(self, _settings: object) -> None:
             pass
 
+        def poll(self, _seconds: float) -> int:
+            return 0
+
         def describe_topics(self, *_: object, **__: object) -> Any:
             def result() -> None:
                 raise KafkaException(Refusal(code))

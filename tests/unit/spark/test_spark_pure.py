@@ -13,34 +13,14 @@ from spark.disk import temporary
 from spark.failures import explain
 from spark.machine import session
 from spark.machine.jars import find_jars
-from spark.reading.source import _options, java_client
+from spark.reading.source import _options
 from spark.warehouse.merge import merge_statement
 from truth.digest import digest
-
-
-def test_kafka_options_are_translated_for_java() -> None:
-    options = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "u",
-        "sasl.password": 'p"w\\',
-        "ssl.ca.location": "/ca.pem",
-    }
-    java = java_client(options)
-    assert java["ssl.truststore.location"] == "/ca.pem"
-    assert java["ssl.truststore.type"] == "PEM"
-    assert 'scram.ScramLoginModule required username="u" password="p\\"w\\\\";' in java["sasl.jaas.config"]
-    assert not {"sasl.username", "sasl.password", "ssl.ca.location"} & set(java)
 
 
 def test_a_topic_that_is_read_is_not_made_by_reading_it() -> None:
     options = _options("127.0.0.1:1", ["p.public.t"], {}, 1)
     assert options["kafka.allow.auto.create.topics"] == "false"
-
-
-def test_an_unknown_mechanism_is_refused() -> None:
-    with pytest.raises(ConfigError, match="GSSAPI"):
-        java_client({"sasl.mechanism": "GSSAPI", "sasl.username": "u"})
 
 
 @pytest.fixture

@@ -270,6 +270,8 @@ def test_a_topic_that_is_gone_does_not_keep_the_others_from_being_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Ends:
+        silence = ""
+
         def __init__(self, *_: object) -> None:
             pass
 

@@ -195,7 +195,7 @@ class JoinedTable:
             self._send_letters(rows)
         rows = rows.drop(_ENTRY, LETTER)
         if append:
-            rows.where(f"NOT {GONE}").drop(GONE).writeTo(table).append()
+            append(rows.where(f"NOT {GONE}").drop(GONE), table)
             return
         # Not of a fill: it looks through all snapshots for its own, and a branch leaves some that nobody has seen.
         merge_changes(table, rows, view, few=counted["entries"] <= SMALL_RECORDS, branched=not once)

@@ -126,7 +126,7 @@ def tell(table: str, found: Whose, wanted: Collection[str]) -> None:
             )
 
 
-def append(rows: DataFrame, table: str) -> None:
+def append_rows(rows: DataFrame, table: str) -> None:
     """Append rows by their columns' names, in one commit; a column that somebody has added is null in them.
 
     Args:

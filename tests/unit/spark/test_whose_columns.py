@@ -40,7 +40,7 @@ def test_rows_that_are_appended_have_a_null_for_a_column_that_somebody_has_added
 
     monkeypatch.setattr(whose, "F", SimpleNamespace(lit=null))
     rows = Rows("id", "v", "_hw_version")
-    whose.append(rows, "c.n.t")  # type: ignore[arg-type]
+    whose.append_rows(rows, "c.n.t")  # type: ignore[arg-type]
     assert rows.appended == {"c.n.t": ["`id`", "`v`", "`_hw_version`", "null string note"]}
 
 

@@ -109,4 +109,5 @@ def event_topics(pipeline: Pipeline) -> list[Topic]:
         "segment.ms": str(int(kafka.segment_hours * 3_600_000)),
         "max.message.bytes": str(kafka.max_message_bytes),
     }
-    return [Topic(name, kafka.partitions, kafka.replication_factor, config) for name in events_topics(pipeline)]
+    copies = kafka.replication_factor
+    return [Topic(name, kafka.partitions, copies, config, holds="events") for name in events_topics(pipeline)]

@@ -49,7 +49,8 @@ def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
         for table in sorted(catalogue.tables)
         if not is_outbox(pipeline, table)
     ]
-    return [*topics, *event_topics(pipeline), Topic(marker_topic(pipeline), 1, kafka.replication_factor, config)]
+    marker = Topic(marker_topic(pipeline), 1, kafka.replication_factor, config, holds="position")
+    return [*topics, *event_topics(pipeline), marker]
 
 
 def control_topics(pipeline: Pipeline) -> list[Topic]:
@@ -57,7 +58,7 @@ def control_topics(pipeline: Pipeline) -> list[Topic]:
 
     def short(name: str, days: int) -> Topic:
         config = {"cleanup.policy": "delete", "retention.ms": str(days * DAY_MS), "segment.ms": str(DAY_MS)}
-        return Topic(name, 1, pipeline.kafka.replication_factor, config)
+        return Topic(name, 1, pipeline.kafka.replication_factor, config, holds="signs")
 
     return [
         short(pipeline.heartbeat_topic, 1),
@@ -84,7 +85,7 @@ def dead_letter_topic(pipeline: Pipeline) -> Topic:
         # A letter holds the document and the reason: a little more than the row it came from.
         "max.message.bytes": str(pipeline.kafka.max_message_bytes + MORE_BYTES),
     }
-    return Topic(pipeline.dead_letter_topic, 1, pipeline.kafka.replication_factor, config)
+    return Topic(pipeline.dead_letter_topic, 1, pipeline.kafka.replication_factor, config, holds="letters")
 
 
 def wanted_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
@@ -104,17 +105,20 @@ def colliding(names: Iterable[str], there: Iterable[str] = ()) -> dict[str, str]
     return {name: first for name, first in firsts if first != name}
 
 
-def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = ()) -> list[Action]:
+def plan_topics(
+    wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = (), least: int = 1
+) -> list[Action]:
     """What must change in Kafka.
 
     Args:
         wanted: every topic of the pipeline.
         actual: those of them that exist.
         others: names of topics that exist beside these.
+        least: copies of a new topic that must be in sync for a record to be taken, by the brokers' own setting.
 
     Raises:
         KafkaError: a topic has another number of partitions: that cannot be changed without breaking the order of
-            changes within a key; or Kafka would refuse to make one.
+            changes within a key; or Kafka would refuse to make one, or would take no record of it.
     """
     missing = (topic.name for topic in wanted if topic.name not in actual)
     if found := colliding(missing, {*actual, *others}):
@@ -125,6 +129,7 @@ def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterab
             fix="leave the table out of source.tables or rename it; or give the pipeline another kafka.topic_prefix, if"
             " the other topic is not its own",
         )
+    _refuse_starved(wanted, actual, least)
     actions = []
     for topic in wanted:
         there = actual.get(topic.name)
@@ -132,15 +137,68 @@ def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterab
             actions.append(_create(topic))
             continue
         if there.partitions != topic.partitions:
-            raise KafkaError(
-                f"topic {topic.name} has {there.partitions} partitions, the pipeline file says {topic.partitions}",
-                means="a key's changes would be spread over two partitions and could be applied in the wrong order",
-                fix=f"set kafka.partitions: {there.partitions}; or `headwater drop FILE --topics`, then apply",
-            )
+            raise _other_partitions(topic, there, wanted, actual)
         changed = {key: value for key, value in topic.config.items() if there.config.get(key) != value}
         if changed:
             actions.append(_alter(topic.name, {key: there.config.get(key) for key in changed}, changed))
     return actions
+
+
+def _refuse_starved(wanted: Iterable[Topic], actual: Mapping[str, Topic], least: int) -> None:
+    """Raise if brokers would take no record of a topic, for it has fewer copies than must be in sync: the connector
+    tries nearly without end then, and says RUNNING."""
+    made = [topic for topic in wanted if topic.name not in actual and topic.replication < least]
+    held = [one for topic in wanted if (one := actual.get(topic.name)) and 0 < one.replication < one.in_sync]
+    means = "brokers take no record of such a topic from the connector, which tries again and says RUNNING"
+    if made:
+        raise KafkaError(
+            f"the brokers' min.insync.replicas is {least}, and new topics would have kafka.replication_factor:"
+            f" {made[0].replication}",
+            means=means,
+            fix=f"set kafka.replication_factor to {least} at least; to {least + 1}, if a broker may be away",
+        )
+    if held:
+        names = ", ".join(one.name for one in held[:3]) + (f" and {len(held) - 3} more" if len(held) > 3 else "")
+        raise KafkaError(
+            f"min.insync.replicas of {names} is {held[0].in_sync}, and copies of each record are {held[0].replication}",
+            means=means,
+            fix="give them more with Kafka's kafka-reassign-partitions.sh, or set min.insync.replicas of these topics"
+            " to 1 (kafka-configs.sh); and kafka.replication_factor, for new ones",
+        )
+
+
+def _other_partitions(topic: Topic, there: Topic, wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> KafkaError:
+    """The error of a topic that has another number of partitions, and how it comes to the right one again. What its
+    keys have in a partition that is theirs no more nobody removes: so it is made anew."""
+    alone = f"delete that topic alone (kafka-topics.sh --delete --topic {topic.name}), then"
+    anew = f"{alone} `headwater apply FILE --wait`, which reads the table into a new one, then `headwater rebuild FILE"
+    anew += " SINK --auto` for each sink that reads it"
+    count = there.partitions
+    data = [one for one in wanted if one.holds in ("rows", "events") and one.name in actual]
+    if topic.holds in ("rows", "events"):
+        what = f"topic {topic.name} has {count} partitions, the pipeline file says {topic.partitions}"
+        lost = anew if topic.holds == "rows" else "`headwater drop FILE --topics`, then apply"
+        if all(actual[one.name].partitions == count for one in data):
+            fix = f"if it was the file that was changed, set kafka.partitions: {count} again; if somebody has added"
+            fix += f" partitions to the topic: {lost}"
+        else:
+            fix = f"somebody has made or altered this topic: {lost}"
+        means = "a key's changes would be spread over two partitions and could be applied in the wrong order"
+        return KafkaError(what, means=means, fix=fix)
+    again = (
+        "`headwater apply FILE`, which makes it; with auto.create.topics.enable=false, or whoever writes there first"
+    )
+    again += " makes it as this one was made"
+    ways = {
+        "signs": f"{alone} {again}",
+        "letters": f"{alone} {again}. The dead letters in it go with it",
+        "position": "`headwater drop FILE --topics`, then apply: nobody writes the position in it again",
+    }
+    return KafkaError(
+        f"topic {topic.name} has {count} partitions, and must have {topic.partitions}",
+        means="who reads it reads one partition and misses what is in the others; kafka.partitions is not about it",
+        fix=ways[topic.holds],
+    )
 
 
 def _create(topic: Topic) -> Action:

@@ -19,7 +19,7 @@ from connectors.topics import plan_topics, wanted_topics
 
 
 def run(site: Site) -> Iterator[Finding]:
-    """Brokers answer; existing topics have the right partitions and settings, and have lost nothing."""
+    """Brokers answer and take records; existing topics have the right partitions and settings, and lost nothing."""
     try:
         site.kafka.describe([])
     except KafkaError as error:
@@ -34,7 +34,7 @@ def run(site: Site) -> Iterator[Finding]:
     wanted = wanted_topics(site.pipeline, site.catalogue)
     actual = site.kafka.describe([topic.name for topic in wanted])
     try:
-        actions = plan_topics(wanted, actual, site.kafka.beginning([""]))
+        actions = plan_topics(wanted, actual, site.kafka.beginning([""]), site.kafka.least_in_sync())
     except KafkaError as error:
         yield Finding(Level.ERROR, "topics", f"{error.what}: {error.means}", error.fix)
         return

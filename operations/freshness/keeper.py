@@ -24,6 +24,7 @@ from cdc.repeating import Repeating
 from connectors.debezium import connector_name
 from connectors.rest import ConnectClient
 from operations.freshness.answering import Answering
+from operations.freshness.hanging import Hanging
 from operations.freshness.log import Look, SourceLog
 from operations.freshness.marks import Marks
 from operations.freshness.note import (
@@ -47,6 +48,8 @@ REQUEST_SECONDS = 5.0
 MEMORY_SECONDS = 10.0
 # The log is late by this before it is asked whether tables are being read: that costs a look into a topic.
 LATE_SECONDS = 10.0
+# A flow that lacks what is as old as this, though it is in the log, may wait for a transaction that does not end.
+STILL_SECONDS = 20.0
 # In place of a generation's number, which begin at 1.
 _HISTORY = 0
 _log = logging.getLogger(__name__)
@@ -72,7 +75,7 @@ class Keeper:
         self.pipeline: Pipeline = pipeline
         self.only: Sequence[str] = tuple(only)
         self.since = time.time()
-        self._marks = Marks()
+        self._marks, self._hanging = Marks(), Hanging()
         self._source = SourceNote(self.since, self.since, moved_at=self.since)
         self._confirmed: int | None = None
         self._connector: dict[str, Any] = {}
@@ -124,6 +127,7 @@ class Keeper:
         try:
             self._log = self._log or SourceLog(self.pipeline)
             self._bind(self._log)
+            self._see_hanging(self._log, now)
         except HeadwaterError as error:
             self._source = replace(self._source, error=error.what)
         except psycopg.Error as error:  # it went away between two questions: the next look says so
@@ -150,6 +154,20 @@ class Keeper:
             error=None,
             reading=tuple(source.reading()) if late else (),
         )
+
+    def _see_hanging(self, source: SourceLog, now: float) -> None:
+        """Look for transactions that do not end, while a flow to which records wait does not get older ones applied:
+        of several partitions it may read the others meanwhile."""
+        late = [
+            one.place.topics
+            for one in list(self._before.values())
+            if one.place and one.note.behind and now - (one.note.as_of or one.note.moved_at) > STILL_SECONDS
+        ]
+        topics = {topic for some in late for topic in some}
+        if topics:
+            self._hanging.look(lambda: source.both_ends(topics), time.monotonic())
+        else:
+            self._hanging.forget()
 
     def _standing(self, source: SourceLog) -> Look:
         """How Postgres stands, noted before Kafka is asked: the slot fills while that is away."""
@@ -264,6 +282,7 @@ class Keeper:
     def _advanced(self, sink: str, number: int, name: str, flow: FlowPlace, now: float) -> FlowNote:
         before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)
         note = advance(before.note, before.place, flow, self._marks, now)
+        note = replace(note, uncommitted=self._hanging.of(flow.topics, time.monotonic()))
         self._before[sink, number, name] = _Before(note, flow)
         return note
 

@@ -15,6 +15,7 @@ import psycopg
 
 from cdc.errors import HeadwaterError, SourceUnavailable
 from cdc.log.client import Kafka
+from cdc.log.ends import Offsets
 from cdc.log.topics import ids_of
 from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
@@ -152,6 +153,16 @@ class SourceLog:
         ends = self._kafka.ends(wanted, written=True)  # connectors/ledger.py says why
         ids = ids_of(self._kafka.admin, wanted, self._kafka.bootstrap, heard=self._kafka.heard)
         return LedgerEntry(confirmed_lsn, ends, silent, ids)
+
+    def both_ends(self, topics: Collection[str]) -> tuple[Offsets, Offsets]:
+        """The ends of what is written into topics, and then those of what may be read of it.
+
+        Raises:
+            KafkaUnavailable: no answer (transient).
+        """
+        wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts}
+        written = self._kafka.ends(wanted, written=True)
+        return written, self._kafka.ends(wanted)
 
     def letters_end(self) -> int:
         """The end of the letters' topic; none is written after it that was sent before this call.

@@ -33,12 +33,14 @@ class FlowNote:
         behind: records of the log that it has not applied, as far as the log was looked at; None when not known.
         moved_at: when it was last seen to get on, or to have nothing to do (epoch seconds).
         reason: what keeps ``as_of`` from growing, besides records that wait; None for nothing.
+        uncommitted: which topic and partition a transaction hides from it that does not end; None for none.
     """
 
     as_of: float | None
     behind: int | None
     moved_at: float
     reason: str | None = None
+    uncommitted: str | None = None
 
     def by(self, now: float) -> FlowNote:
         """The same without moments after ``now``: a clock that was ahead has told of them."""

@@ -380,4 +380,5 @@ def _flow_facts(pipeline: Pipeline, sink: str, name: str, seen: _Seen) -> FlowFa
         hold=told.reason if told else None,
         batch_seconds=status.batch_ms / 1000 if status else 0.0,
         trigger_seconds=_trigger(pipeline, sink),
+        uncommitted=told.uncommitted if told else None,
     )

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from cdc.pipeline.views import SHARED_FLOW
 from cdc.wording import split
 from connectors.rest import STANDS_STILL
+from operations.freshness.hanging import hidden
 from operations.freshness.source_words import SourceWords
 
 # The worst first: a sink is as its worst flow.
@@ -86,6 +87,7 @@ class FlowFacts:
         hold: what keeps its age from falling, besides records.
         batch_seconds: how long its newest batch took.
         trigger_seconds: between two of its batches.
+        uncommitted: which topic and partition a transaction hides from it that does not end.
     """
 
     flow: str
@@ -100,6 +102,7 @@ class FlowFacts:
     hold: str | None = None
     batch_seconds: float = 0.0
     trigger_seconds: float = 0.0
+    uncommitted: str | None = None
 
     @property
     def to_do(self) -> bool:
@@ -290,6 +293,8 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
         )
     if facts.state == "retrying":
         return Judgement("retrying", _first(facts.error), _way_out(facts.error))
+    if facts.uncommitted is not None and facts.to_do and (facts.age is None or facts.age > facts.limit):
+        return Judgement("stalled", *hidden(facts.uncommitted))
     if facts.to_do and facts.still is not None and facts.still > facts.watchdog:
         what = _waiting(facts) if facts.behind else facts.hold or "there is something to do"
         cause = f"it says that it is {facts.state}, and has not got on for {facts.still:,.0f} s: {what}"

@@ -42,6 +42,7 @@ from spark.warehouse.merge import GONE, LETTER, key_names, merge_changes
 from spark.warehouse.table import TablePlace
 from spark.warehouse.upkeep.plan import LATER
 from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
+from spark.warehouse.whose import append_rows
 from spark.write import OWN, letter_of
 
 # Makes a flow's table; None for a flow that writes documents.
@@ -195,7 +196,7 @@ class JoinedTable:
             self._send_letters(rows)
         rows = rows.drop(_ENTRY, LETTER)
         if append:
-            rows.where(f"NOT {GONE}").drop(GONE).writeTo(table).append()
+            append_rows(rows.where(f"NOT {GONE}").drop(GONE), table)
             return
         # Not of a fill: it looks through all snapshots for its own, and a branch leaves some that nobody has seen.
         merge_changes(table, rows, view, few=counted["entries"] <= SMALL_RECORDS, branched=not once)

@@ -22,6 +22,7 @@ from pyspark.sql.types import IntegralType, StringType
 from cdc.join.expressions import quoted
 from spark.warehouse.commits import loaded
 from spark.warehouse.key_order import KeyOrder
+from spark.warehouse.whose import append_rows
 
 # From so many rows on a table is large (with 340,000 both ways take the same), and up to so many records and bytes a
 # batch is small: it goes to every task and through the driver, whom some hundred documents of a megabyte would end.
@@ -50,7 +51,7 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
     with _on_branch(handle, table) as branch:
         ordered, fresh = KeyOrder.of(rows, keys[0]), rows.where(~F.col(gone))
         if ordered.none_there(handle, BRANCH):
-            fresh.drop(gone).writeTo(branch).append()
+            append_rows(fresh.drop(gone), branch)
             return
         _change(rows, ordered.count, change(branch))
         handle.refresh()
@@ -67,7 +68,7 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
             mine = F.broadcast(rows.select(*named))
             there = spark.table(branch).select(*named).join(mine, list(keys))
             fresh = fresh.join(there, list(keys), "left_anti")
-        fresh.drop(gone).writeTo(branch).append()
+        append_rows(fresh.drop(gone), branch)
 
 
 def merge_new(table: str, rows: DataFrame, keys: Sequence[str], change: Callable[[str], str], gone: str) -> bool:
@@ -98,7 +99,7 @@ def merge_new(table: str, rows: DataFrame, keys: Sequence[str], change: Callable
                         raise _NotNew
                     _change(changed, count, change(branch))
                 fresh = fresh.join(mine, list(keys), "left_anti")
-            fresh.drop(gone).writeTo(branch).append()
+            append_rows(fresh.drop(gone), branch)
         return True
     return False
 

@@ -54,6 +54,7 @@ from spark.warehouse.large_merge import (
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, offsets_text
 from spark.warehouse.table import TablePlace, chosen_columns
 from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
+from spark.warehouse.whose import append_rows
 from spark.write import OWN, letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
@@ -261,7 +262,7 @@ class Merger:
         for name, said in ((WHOLE, "true" if whole else None), (READER, reader)):
             conf.unset(SAID + name) if said is None else conf.set(SAID + name, said)
         if empty:
-            rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
+            append_rows(rows.where(f"NOT {GONE}").drop(GONE), self.table)
             return
         merge_changes(self.table, rows, self.view, few=self._small)
 

@@ -25,6 +25,7 @@ from sinks.iceberg.owners import GENERATION, MADE_BY, is_ours, made_by, not_ours
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
+from spark.warehouse.whose import COMING, ids_noted, ids_there, refuse_taken, tell, to_note, whose
 
 LEASE = iceberg.LEASE
 
@@ -138,42 +139,65 @@ def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequenc
     """Bring a table to the view's columns, by Iceberg's own schema evolution: no row is written anew.
 
     A column that the source has gained is null until its rows are read; what it can't be in place (another type) is
-    left to Iceberg, which refuses the first merge.
+    left to Iceberg, which refuses the first merge. One that somebody has renamed is renamed back, and one that somebody
+    has added is left alone.
 
     Args:
         spark: the session.
         table: its name inside Spark.
         view: whose columns it is to have.
         columns: (name, Spark type) of these, our own version column included.
+
+    Raises:
+        SinkRefused: somebody has added a column under the name of one of them (terminal).
     """
     wanted, handle = dict(columns), loaded(spark, table)
-    there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
-    now, said = view.numbers, handle.properties()
-    names, dropped = moves(list(there), numbers_in(said, view.table), now, list(wanted), view.table.renamed)
-    properties = {NUMBERS: json.dumps(now, sort_keys=True), NUMBERS_OF: str(view.table.oid)}
-    if names or dropped or any(said.get(name) != value for name, value in properties.items()):
+    kinds = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+    now, said, ids = view.numbers, handle.properties(), ids_there(handle)
+    formers = [former for former, _ in view.table.renamed]
+    found = whose(ids, ids_noted(said), json.loads(said.get(NUMBERS) or "{}"), [*wanted, *formers])
+    refuse_taken(table, found.others, wanted)
+    tell(table, found, wanted)
+    own = list(found.ours.values())
+    names, dropped = moves(own, numbers_in(said, view.table), now, list(wanted), view.table.renamed)
+    # As they are called there, what they are to be called.
+    called = {name: names.get(mine, mine) for name, mine in found.ours.items() if mine not in dropped}
+    leaving = [name for name in found.ours if name not in called]
+    known = {called[name]: ids[name] for name in called}
+    properties = {**to_note({name: known.get(name, COMING) for name in wanted}, now), NUMBERS_OF: str(view.table.oid)}
+    others = {name: other for name, other in called.items() if name != other}
+    if others or leaving or any(said.get(name) != value for name, value in properties.items()):
         # In one commit: of columns that swap their names, a half would be taken for the whole at the next start.
         transaction = handle.newTransaction()
-        if names or dropped:
+        if others or leaving:
             update = transaction.updateSchema()
-            for name in dropped:
+            for name in leaving:
                 update.deleteColumn(name)
-            for name, other in names.items():
+            for name, other in others.items():
                 update.renameColumn(name, other)
             update.commit()
-        note = transaction.updateProperties()
-        for name, value in properties.items():
-            note.set(name, value)
-        note.commit()
+        _note(transaction.updateProperties(), properties)
         transaction.commitTransaction()
         spark.catalog.refreshTable(table)
-    there = {names.get(name, name): kind for name, kind in there.items() if name not in dropped}
+    there = {other: kinds[name] for name, other in called.items()}
     added = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns if name not in there)
     if added:
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
+        spark.catalog.refreshTable(table)
+        handle = loaded(spark, table)
+        ids = ids_there(handle)
+        _note(handle.updateProperties(), to_note({name: ids[name] for name in wanted}, now))
+        spark.catalog.refreshTable(table)
     for name, kind in columns:
         if there.get(name, kind) != kind and widens(there[name], kind):
             spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
+
+
+def _note(update: Any, properties: Mapping[str, str]) -> None:
+    """Set properties of a table, by Iceberg's own change of them."""
+    for name, value in properties.items():
+        update.set(name, value)
+    update.commit()
 
 
 def moves(
@@ -187,7 +211,7 @@ def moves(
     a table that has missed a step (its sink was paused) would keep one column's values as another's. Pure.
 
     Args:
-        there: names of the columns that it has.
+        there: names of the columns of ours that it has.
         numbers: name -> number in the source, of those that are known to be one of the source's.
         now: the same of those that it is to have.
         wanted: names of all that it is to have.

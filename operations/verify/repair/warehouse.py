@@ -27,7 +27,7 @@ from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.record import batch_of
 from spark.warehouse.keyless import keyed_entries
 from spark.warehouse.merge import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
-from spark.warehouse.table import TablePlace
+from spark.warehouse.table import TablePlace, table_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -156,6 +156,8 @@ def merge(work: Repair, parts: Sequence[DataFrame]) -> None:
         build.token,
         build.owner,
     )
+    # Of the table's columns ours alone: what somebody has added to it is not in what was remade.
+    names = [name for name, _ in table_columns(spark, work.view)] + [VERSION_COLUMN]
     source = parts[0]
     for part in parts[1:]:
         source = source.unionByName(part, allowMissingColumns=True)
@@ -166,9 +168,9 @@ def merge(work: Repair, parts: Sequence[DataFrame]) -> None:
             table = place.find()
             place.check(spark, table)
             if _is_ours(work, table):
-                names = [field.name for field in spark.table(table).schema]
+                there = {field.name for field in spark.table(table).schema}
                 try:
-                    spark.sql(statement(table, work.view, names))
+                    spark.sql(statement(table, work.view, [name for name in names if name in there]))
                     return
                 except PySparkException as error:
                     if not any(word in str(error).lower() for word in PASSING):
@@ -191,7 +193,7 @@ def statement(table: str, view: View, columns: Sequence[str]) -> str:
     Args:
         table: its name, quoted.
         view: the view.
-        columns: the table's.
+        columns: the table's that are ours.
     """
     keys = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key_names(view))
     held = f"coalesce(t.{VERSION_COLUMN}, {UNREADABLE})"

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
+from sinks.iceberg.catalogues.postgres import addresses
 from sinks.iceberg.place import Place
 from sinks.iceberg.storage import check_folder, location
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
-    from sqlalchemy import Update
+    from sqlalchemy import Engine, Update
 
 # SQLite locks the whole file for a commit; a reader that met a commit must wait for it, not fail.
 BUSY_MS = 30_000
@@ -32,13 +33,13 @@ class SqlCatalogue:
         place: of the warehouse.
 
     Raises:
-        ConfigError: an address of a kind that is not known.
+        ConfigError: an address of a kind that is not known, or one that not all clients can be told.
     """
 
     gap_seconds = 0.0
 
     def __init__(self, place: Place) -> None:
-        self._jdbc, self._login = _jdbc(place.catalog_uri)
+        self._jdbc, self._python, self._login = _jdbc(place.catalog_uri)
         self._warehouse = location(place.warehouse)
 
     def spark_properties(self) -> dict[str, str]:
@@ -55,13 +56,7 @@ class SqlCatalogue:
 
     def pyiceberg_properties(self) -> dict[str, str]:
         """See ``kinds.Catalogue``."""
-        if self._file():
-            uri = f"sqlite:///{self._file()}?timeout={BUSY_MS // 1000}"
-        else:
-            who = ""
-            if "user" in self._login:
-                who = f"{quote(self._login['user'], safe='')}:{quote(self._login.get('password', ''), safe='')}@"
-            uri = f"postgresql+psycopg://{who}{self._jdbc.removeprefix('jdbc:postgresql://')}"
+        uri = f"sqlite:///{self._file()}?timeout={BUSY_MS // 1000}" if self._file() else self._python
         return {"uri": uri, "warehouse": self._warehouse}
 
     @contextmanager
@@ -77,20 +72,18 @@ class SqlCatalogue:
     @staticmethod
     def _opened(name: str, properties: dict[str, str]) -> SqlCatalog:
         from pyiceberg.catalog.sql import SqlCatalog
-        from sqlalchemy.exc import DatabaseError, OperationalError
+        from sqlalchemy.exc import DatabaseError
 
         tries = TRIES
         while True:
             try:
                 return SqlCatalog(name, **properties)
-            except DatabaseError as error:
+            except (DatabaseError, ValueError) as error:
                 # A new one gets its tables from whoever opens it; of several at once all but one find them there.
                 tries -= 1
-                if tries and "already exists" in str(error.orig):
+                if tries and "already exists" in str(error):
                     continue
-                if not isinstance(error, OperationalError):
-                    raise
-                raise SinkUnavailable(f"the Iceberg catalogue of {name} does not open: {error.orig}") from error
+                raise _closed(error, f" of {name}") from error
 
     def swap(self, opened: SqlCatalog, seen: Table, built: Table, aside: str) -> bool:
         """See ``kinds.Catalogue``: one transaction of the database swaps the two names' metadata locations, so that
@@ -115,34 +108,32 @@ class SqlCatalogue:
         """See ``kinds.Catalogue``. SQLite makes a file of each address that it is given."""
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import create_engine, inspect
+        from sqlalchemy.exc import DatabaseError
 
         if (file := self._file()) and not Path(file).exists():
             return False
-        engine = create_engine(properties["uri"])
         try:
-            return inspect(engine).has_table(IcebergTables.__tablename__)
-        finally:
-            engine.dispose()
+            with _disposed(create_engine(properties["uri"])) as engine:
+                return inspect(engine).has_table(IcebergTables.__tablename__)
+        except (DatabaseError, ValueError) as error:
+            raise _closed(error) from error
 
     def check(self, name: str, properties: dict[str, str]) -> None:
         """See ``kinds.Catalogue``. pyiceberg would make its tables, so it is not asked."""
         from sqlalchemy import create_engine
-        from sqlalchemy.exc import OperationalError
+        from sqlalchemy.exc import DatabaseError
 
         if (file := self._file()) and not Path(file).exists():
             check_folder(Path(file).parent)
             return
-        engine = create_engine(properties["uri"])
         try:
-            engine.connect().close()
-        except OperationalError as error:
-            wrong = re.search(r"authentication failed|does not exist|permission denied", str(error.orig))
-            kind = SinkRefused if wrong else SinkUnavailable
-            raise kind(
-                f"the Iceberg catalogue of {name} does not open: {error.orig}", fix="see `catalog_uri`"
-            ) from error
-        finally:
-            engine.dispose()
+            with _disposed(create_engine(properties["uri"])) as engine:
+                engine.connect().close()
+        except (DatabaseError, ValueError) as error:
+            if re.search(r"authentication failed|does not exist|permission denied", str(error)):
+                said = f"the Iceberg catalogue of {name} does not open: {getattr(error, 'orig', error)}"
+                raise SinkRefused(said, fix="see `catalog_uri`") from error
+            raise _closed(error, f" of {name}") from error
 
     def _file(self) -> str:
         """Of SQLite; empty for a server."""
@@ -186,23 +177,33 @@ def _put(catalog: SqlCatalog, table: Table, place: Table, name: str) -> Update:
     )
 
 
-def _jdbc(uri: str) -> tuple[str, dict[str, str]]:
-    """(JDBC address without credentials, {user, password})."""
+@contextmanager
+def _disposed(engine: Engine) -> Iterator[Engine]:
+    """An engine, whose connections are closed at the end."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _closed(error: Exception, whose: str = "") -> SinkRefused | SinkUnavailable:
+    """The error of a catalogue that does not open: what a client is told wrongly stays wrong, the rest may pass."""
+    from sqlalchemy.exc import ProgrammingError
+
+    kind = SinkRefused if isinstance(error, ProgrammingError | ValueError) else SinkUnavailable
+    said = getattr(error, "orig", error)
+    return kind(f"the Iceberg catalogue{whose} does not open: {said}", fix="see `catalog_uri`")
+
+
+def _jdbc(uri: str) -> tuple[str, str, dict[str, str]]:
+    """(JDBC address without credentials, SQLAlchemy's of a server with them, {user, password})."""
     rest = uri.removeprefix("jdbc:")
     scheme = rest.split(":", 1)[0] if re.match(r"[a-z+]+:", rest) else ""
     if scheme in ("", "sqlite", "file"):
         path = unquote(urlsplit(rest).path) if scheme == "file" else rest.removeprefix("sqlite:").removeprefix("///")
-        return f"{_SQLITE}{Path(path.split('?')[0]).expanduser().absolute()}", {}
+        return f"{_SQLITE}{Path(path.split('?')[0]).expanduser().absolute()}", "", {}
     if scheme.split("+")[0] in ("postgresql", "postgres"):
-        parts = urlsplit(rest)
-        options = dict(parse_qsl(parts.query))
-        login = {
-            "user": unquote(parts.username) if parts.username else options.pop("user", ""),
-            "password": unquote(parts.password) if parts.password else options.pop("password", ""),
-        }
-        place = f"{parts.hostname}:{parts.port or 5432}{parts.path}"
-        query = "?" + "&".join(f"{key}={quote(value)}" for key, value in options.items()) if options else ""
-        return f"jdbc:postgresql://{place}{query}", {key: value for key, value in login.items() if value}
+        return addresses(rest)
     raise ConfigError(
         f"catalog_uri begins with {scheme}:, which is not a catalogue that is known here",
         fix="use a path (SQLite), jdbc:postgresql://host:5432/database, or https://host of a REST catalogue",

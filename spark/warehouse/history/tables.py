@@ -24,7 +24,9 @@ from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import BEGINS, KEY, SOURCE, TABLE
 from sinks.iceberg.numbers import NUMBERS
 from sinks.iceberg.types import widens
+from spark.warehouse.commits import loaded
 from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
+from spark.warehouse.whose import Whose, ids_noted, ids_there, tell, to_note, whose
 
 _log = logging.getLogger(__name__)
 
@@ -120,10 +122,16 @@ class HistoryPlace:
             columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns_of(view).items())
             settings = f"'format-version'='2', {listed}"
             spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg TBLPROPERTIES ({settings})")
+        back = rename_back(spark, table, view, ids_noted(known))
         changed = follow(spark, table, view, json.loads(known.get(NUMBERS, "{}")))
-        if there and known.get(NUMBERS) != numbers:  # last: one that was killed before finds what it found here
-            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{NUMBERS}'={literal(numbers)})")
-        if changed or not there or not _is_there(spark, self.name(view, VERSIONS)):
+        spark.catalog.refreshTable(table)
+        found = ids_there(loaded(spark, table))
+        noted = to_note({name: found[name] for name in columns_of(view) if name in found}, view.numbers)
+        if any(known.get(name) != value for name, value in noted.items()):
+            # Last: one that was killed before finds what it found here.
+            listed = ", ".join(f"'{name}'={literal(value)}" for name, value in noted.items())
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
+        if back or changed or not there or not _is_there(spark, self.name(view, VERSIONS)):
             self._show_versions(spark, view)
 
     def retyped(self, spark: SparkSession, view: View) -> list[str]:
@@ -267,6 +275,33 @@ def columns_of(view: View) -> dict[str, str]:
 def columns_there(spark: SparkSession, table: str) -> dict[str, str]:
     """Name -> Spark's type of what it has."""
     return {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+
+
+def rename_back(spark: SparkSession, table: str, view: View, noted: Mapping[str, int]) -> bool:
+    """Give columns that somebody has renamed their names again: a new one would be null in every earlier cut.
+
+    Args:
+        spark: the session.
+        table: its name inside Spark.
+        view: all of the table's columns.
+        noted: ``ids_noted`` of the table; nothing is done to one of which none are.
+
+    Returns:
+        whether anything was changed.
+    """
+    handle = loaded(spark, table)
+    there = ids_there(handle)
+    found = whose(there, noted, (), there)
+    back = {name: own for name, own in found.renamed.items() if spelled(own, there) in (None, *found.renamed)}
+    if not back:
+        return False
+    tell(table, Whose(back, (), ()), columns_of(view))
+    update = handle.updateSchema()
+    for name, own in back.items():
+        update.renameColumn(name, own)
+    update.commit()
+    spark.catalog.refreshTable(table)
+    return True
 
 
 def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, int]) -> bool:

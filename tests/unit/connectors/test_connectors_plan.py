@@ -23,14 +23,14 @@ from connectors.connector import RunningConnector, plan_connector
 from connectors.cut_snapshot import delete_event, is_ghost
 from connectors.database.identity import plan_replica_identity
 from connectors.database.slot import Slot
-from connectors.debezium import HIDDEN
+from connectors.debezium import HIDDEN, marker_topic
 from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.rest import Status, first_line
 from connectors.signals import Heard
 from connectors.source_gaps import refuse_empty, refuse_gap
 from connectors.tables.catalogue import near_misses, numeric_typmod
-from connectors.topics import data_topics, plan_topics
+from connectors.topics import data_topics, plan_topics, wanted_topics
 from tests.support.connector_cases import catalogue, fact, pipeline
 
 RUNNING = Status("RUNNING", ("RUNNING",), "")
@@ -94,7 +94,52 @@ def test_partitions_are_never_changed_silently() -> None:
         KafkaError, match=r"flights\.public\.flights has 6 partitions, the pipeline file says 2"
     ) as error:
         plan_topics(wanted, actual)
-    assert "kafka.partitions: 6" in error.value.fix
+    assert "if it was the file that was changed, set kafka.partitions: 6" in error.value.fix
+    assert "--topic flights.public.flights), then `headwater apply FILE --wait`" in error.value.fix
+
+
+def test_a_topic_that_got_partitions_is_made_anew_and_the_file_left_as_it_is() -> None:
+    """To write its number into the file left what moved keys had in their former partition for good."""
+    columns = (Column("id", "integer", "int4"),)
+    wanted = data_topics(pipeline(), catalogue(*(Table("public", name, columns, ("id",)) for name in ("a", "b"))))
+    actual = {topic.name: topic for topic in wanted} | {"flights.public.b": replace(wanted[1], partitions=6)}
+    with pytest.raises(KafkaError, match=r"flights\.public\.b has 6 partitions") as error:
+        plan_topics(wanted, actual)
+    assert "kafka.partitions" not in error.value.fix
+    assert "--topic flights.public.b), then `headwater apply FILE --wait`" in error.value.fix
+    assert "headwater rebuild FILE SINK --auto" in error.value.fix
+
+
+def test_a_topic_of_one_partition_is_never_mended_by_the_files_number() -> None:
+    """It was told to set kafka.partitions: 3, after which the data topics were refused."""
+    wanted, fixes = wanted_topics(pipeline(), catalogue()), dict[str, str]()
+    for topic in wanted[1:]:
+        with pytest.raises(KafkaError, match="has 3 partitions, and must have 1") as error:
+            plan_topics(wanted, {one.name: one for one in wanted} | {topic.name: replace(topic, partitions=3)})
+        fixes[topic.name] = error.value.fix
+        assert "kafka.partitions:" not in error.value.fix
+    assert len(fixes) == 7
+    assert "--topic __debezium-heartbeat.flights)" in fixes["__debezium-heartbeat.flights"]
+    assert "The dead letters in it go" in fixes["flights.dead-letters"]
+    assert "drop FILE --topics" in fixes[marker_topic(pipeline())]
+
+
+def test_topics_of_which_brokers_would_take_no_record_are_refused() -> None:
+    """With min.insync.replicas=2 and one copy Connect tried again nearly without end, and said RUNNING."""
+    wanted = data_topics(pipeline(), catalogue())
+    with pytest.raises(
+        KafkaError, match=r"min\.insync\.replicas is 2, and new .* kafka\.replication_factor: 1"
+    ) as error:
+        plan_topics(wanted, {}, least=2)
+    assert "kafka.replication_factor to 2 at least" in error.value.fix
+    there = {topic.name: replace(topic, in_sync=2) for topic in wanted}
+    with pytest.raises(
+        KafkaError, match=r"of flights\.public\.flights, .* is 2, and copies of each record are 1"
+    ) as error:
+        plan_topics(wanted, there)
+    assert "kafka-reassign-partitions.sh" in error.value.fix
+    assert plan_topics(wanted, {name: replace(one, replication=2) for name, one in there.items()}, least=3) == []
+    assert len(plan_topics([replace(one, replication=2) for one in wanted], {}, least=2)) == 2
 
 
 # --- connector and slot

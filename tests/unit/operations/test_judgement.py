@@ -28,6 +28,7 @@ from operations.status.judgement import (
 WELL = Judgement("well")
 DEAD = Judgement("stalled", "Kafka Connect does not answer", "start Kafka Connect's worker")
 RUNNING = FlowFacts("main", "running", age=1.0, limit=30.0, behind=0, still=0.0, watched=100.0)
+HIDDEN = replace(RUNNING, age=200.0, behind=5, uncommitted="p.t, partition 1")
 LOG = SourceFacts(
     watched=True, age=1.0, connector="RUNNING", tasks=("RUNNING",), slot_there=True, slot_active=True, limit=30.0
 )
@@ -58,6 +59,11 @@ ERROR = "sink 'search' does not answer\n  what it means: offsets stay\n  what to
         (replace(RUNNING, age=None, behind=7), Judgement("paused", "it is paused"), "behind", "it is paused"),
         (replace(RUNNING, age=None, behind=7, still=WATCHDOG_SECONDS + 1), WELL, "stalled", "7 records wait"),
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=5), WELL, "stalled", "5 records wait"),
+        (replace(HIDDEN, still=WATCHDOG_SECONDS + 1), WELL, "stalled", "written after it: topic p.t, partition 1"),
+        (HIDDEN, WELL, "stalled", "does not end"),  # other partitions get on
+        (replace(HIDDEN, age=None), WELL, "stalled", "does not end"),
+        (replace(HIDDEN, behind=0), WELL, "behind", "no newer commit"),  # it has ended
+        (replace(HIDDEN, age=1.0), WELL, "well", None),
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=0), WELL, "well", None),  # nothing to do
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, deferred=3), WELL, "stalled", "something to do"),
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=5, batch_seconds=60), WELL, "well", None),

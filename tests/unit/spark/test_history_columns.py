@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from cdc.catalogue import Column, Table
+from cdc.errors import SinkRefused
 from cdc.records.history import COLUMNS, set_aside
 from cdc.shapes import Shape, Shapes
 from cdc.view import View
 from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF
 from spark.warehouse import table as warehouse
+from spark.warehouse.history import tables as histories
 from spark.warehouse.history.tables import follow
 
 
@@ -187,6 +189,7 @@ class Warehouse:
 
     def __init__(self, *names: str) -> None:
         self.holds, self.properties, self.kill = {name: name for name in names}, dict[str, str](), False
+        self.ids, self.kill_last = {name: number for number, name in enumerate(names, 1)}, False
 
     def follows(
         self, *columns: str, renamed: tuple[tuple[str, str], ...] = (), oid: int = 7, **numbers: int
@@ -198,6 +201,7 @@ class Warehouse:
         spark: Any = SimpleNamespace(sql=self._sql, table=lambda _name: SimpleNamespace(schema=there))
         spark.catalog = SimpleNamespace(refreshTable=lambda _name: None)
         handle = SimpleNamespace(properties=lambda: self.properties, newTransaction=lambda: _Transaction(self))
+        handle.schema, handle.updateProperties = lambda: _schema(self.ids), lambda: _Properties(self)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(warehouse, "loaded", lambda *_: handle)
             listed = columns or tuple(view.table.by_name)
@@ -208,8 +212,37 @@ class Warehouse:
         if self.kill:
             raise RuntimeError("killed")
         for name in re.findall("`(.+?)`", text):
-            assert name.lower() not in {one.lower() for one in self.holds}, "FIELD_ALREADY_EXISTS"
-            self.holds[name] = f"new {name}"
+            self.add(name, f"new {name}")
+
+    def add(self, name: str, what: str) -> None:
+        """By whomever."""
+        assert name.lower() not in {one.lower() for one in self.holds}, "FIELD_ALREADY_EXISTS"
+        self.holds[name], self.ids[name] = what, max(self.ids.values(), default=0) + 1
+
+    def call(self, names: dict[str, str]) -> None:
+        """Rename columns, by whomever; all at once."""
+        self.holds = {names.get(name, name): what for name, what in self.holds.items()}
+        self.ids = {names.get(name, name): number for name, number in self.ids.items()}
+
+
+def _schema(ids: dict[str, int]) -> Any:
+    def field(name: str, number: int) -> Any:
+        return SimpleNamespace(name=lambda: name, fieldId=lambda: number)
+
+    return SimpleNamespace(columns=lambda: [field(*one) for one in ids.items()])
+
+
+class _Properties:
+    """A change of a table's properties."""
+
+    def __init__(self, made: Warehouse) -> None:
+        self._made, self._said = made, dict[str, str]()
+        self.set = self._said.__setitem__
+
+    def commit(self) -> None:
+        if self._made.kill_last:
+            raise RuntimeError("killed")
+        self._made.properties |= self._said
 
 
 class _Transaction:
@@ -230,7 +263,9 @@ class _Transaction:
         left = [name for name in self._made.holds if name not in self._gone]
         called = [self._names.get(name, name) for name in left]
         assert len(called) == len({name.lower() for name in called})
-        self._made.holds = {self._names.get(name, name): self._made.holds[name] for name in left}
+        self._made.holds = {name: self._made.holds[name] for name in left}
+        self._made.ids = {name: self._made.ids[name] for name in left}
+        self._made.call(self._names)
         self._made.properties |= self._properties
 
 
@@ -290,3 +325,116 @@ def test_what_a_view_computes_has_no_number_and_stays_by_its_name() -> None:
     made = Warehouse("id", "a", "big", "_version")
     made.follows("id", "a", "big", "_version", a=2)
     assert made.follows("id", "b", "big", "_version", b=2) == {"b": "a", "big": "big", "_version": "_version"}
+
+
+def test_a_column_that_somebody_has_renamed_in_a_views_table_is_renamed_back(caplog: pytest.LogCaptureFixture) -> None:
+    """It was dropped, and an empty one made: each unchanged row read NULL, and the sink was well."""
+    made = Warehouse("id", "carrier", "_hw_version")
+    made.follows("id", "carrier", "_hw_version", carrier=2)
+    made.call({"carrier": "airline"})
+    assert made.follows("id", "carrier", "_hw_version", carrier=2) == {
+        "carrier": "carrier",
+        "_hw_version": "_hw_version",
+    }
+    assert "renamed column carrier to airline; it is renamed back" in caplog.text
+    made.call({"carrier": "_hw_version", "_hw_version": "carrier"})
+    assert made.follows("id", "carrier", "_hw_version", carrier=2) == {
+        "carrier": "carrier",
+        "_hw_version": "_hw_version",
+    }
+
+
+def test_one_that_the_source_has_renamed_or_dropped_meanwhile_is_followed_too() -> None:
+    made = Warehouse("id", "a", "b")
+    made.follows(a=2, b=3)
+    made.call({"a": "x", "b": "y"})
+    assert made.follows(c=2, renamed=(("a", "c"),)) == {"c": "a"}
+
+
+def test_a_column_that_somebody_has_added_to_a_views_table_is_left_alone() -> None:
+    """It was dropped, with what was in it, at the next start."""
+    made = Warehouse("id", "a")
+    made.add("early", "theirs")
+    made.follows(a=2)
+    made.add("note", "theirs")
+    for _ in range(2):
+        assert made.follows(b=2, c=3) == {"b": "a", "early": "theirs", "note": "theirs", "c": "new c"}
+    assert made.follows(b=2) == {"b": "a", "early": "theirs", "note": "theirs"}
+    assert made.follows(b=2, oid=8) == {"b": "a", "early": "theirs", "note": "theirs"}
+
+
+def test_a_column_of_somebodys_that_has_a_name_of_ours_is_refused_by_name() -> None:
+    made = Warehouse("id", "a")
+    made.follows(a=2)
+    made.add("Note", "theirs")
+    with pytest.raises(SinkRefused, match="a column Note that Headwater has not made"):
+        made.follows(a=2, note=3)
+    assert made.holds == {"id": "id", "a": "a", "Note": "theirs"}
+    made.call({"Note": "remark"})
+    assert made.follows(a=2, note=3) == {"a": "a", "remark": "theirs", "note": "new note"}
+
+
+def test_a_column_of_ours_that_somebody_has_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    made = Warehouse("id", "a", "b")
+    made.follows(a=2, b=3)
+    del made.holds["a"], made.ids["a"]
+    assert made.follows(a=2, b=3) == {"b": "b", "a": "new a"}
+    assert "column a is gone" in caplog.text
+
+
+def test_one_that_an_older_version_has_made_and_somebody_has_renamed_loses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = Warehouse("id", "airline")
+    made.properties = {NUMBERS: json.dumps({"id": 1, "carrier": 2}), NUMBERS_OF: "7"}
+    assert made.follows(carrier=2) == {"airline": "airline", "carrier": "new carrier"}
+    assert "left alone: airline" in caplog.text
+
+
+def test_a_column_that_was_added_by_one_who_was_killed_then_is_ours() -> None:
+    made = Warehouse("id", "a")
+    made.kill_last = True
+    with pytest.raises(RuntimeError, match="killed"):
+        made.follows(a=2, b=3)
+    made.kill_last = False
+    assert made.follows(a=2, b=3) == {"a": "a", "b": "new b"}
+    assert made.follows(a=2) == {"a": "a"}
+
+
+def test_ids_that_were_noted_before_an_older_version_has_followed_count_no_more() -> None:
+    """It swaps two names and notes new numbers alone: by the ids it was somebody's renaming."""
+    made = Warehouse("id", "a", "c")
+    made.follows(a=2, c=9)
+    made.call({"a": "c", "c": "a"})
+    made.properties[NUMBERS] = json.dumps({"id": 1, "a": 9, "c": 2})
+    assert made.follows(a=9, c=2) == {"c": "a", "a": "c"}
+
+
+class Renamed:
+    """A table of history of which columns may have been renamed."""
+
+    def __init__(self, **ids: int) -> None:
+        self.ids, self.names = ids, dict[str, str]()
+        self.renameColumn = self.names.__setitem__
+
+    def back(self, noted: dict[str, int]) -> dict[str, str]:
+        spark: Any = SimpleNamespace(catalog=SimpleNamespace(refreshTable=lambda _name: None))
+        handle = SimpleNamespace(schema=lambda: _schema(self.ids), updateSchema=lambda: self)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(histories, "loaded", lambda *_: handle)
+            done = histories.rename_back(spark, "h", View.identity(table(carrier=2), "public.t"), noted)
+        assert done == bool(self.names)
+        return self.names
+
+    def commit(self) -> None:
+        pass
+
+
+def test_a_column_that_somebody_has_renamed_in_a_history_is_renamed_back() -> None:
+    """A new one was made: in every earlier cut it was null."""
+    noted = {"id": 1, "carrier": 2}
+    assert Renamed(id=1, airline=2).back(noted) == {"airline": "carrier"}
+    assert Renamed(carrier=1, id=2).back(noted) == {"carrier": "id", "id": "carrier"}
+    assert Renamed(id=1, carrier=2, note=3).back(noted) == {}
+    assert Renamed(id=1, airline=2).back({}) == {}, "of an older version"
+    assert Renamed(id=1, carrier__int=2, carrier=3).back(noted) == {}, "put aside by one who was killed then"

@@ -120,11 +120,12 @@ def test_it_begins_where_its_key_got_that_type_and_not_where_the_table_was_alter
 ) -> None:
     """Rows that had not changed since a column was added were left out of it, though the log has them."""
     former = {BEGINS: "500", TABLE: "public.t"}
-    for name, answer in {"properties_of": former, "create_namespace": None, "follow": False}.items():
+    done = {"create_namespace": None, "follow": False, "rename_back": False, "loaded": None, "ids_there": {}}
+    for name, answer in {"properties_of": former, **done}.items():
         monkeypatch.setattr(tables, name, lambda *_, said=answer: said)
     monkeypatch.setattr(HistoryPlace, "_show_versions", lambda *_: None)
     said: list[str] = []
-    spark: Any = SimpleNamespace(names={"u"}, sql=said.append)
+    spark: Any = SimpleNamespace(names={"u"}, sql=said.append, catalog=SimpleNamespace(refreshTable=lambda _: None))
     place = Place("hw_lake", "n", "source", 1)
     table = Table("public", "t", (Column("id", "int4", "int4"),), ("id",), since=900)
     for new in (False, True):

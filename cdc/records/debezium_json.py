@@ -185,7 +185,8 @@ class Decoder:
 
     def _unknown(self, record: str, said: str) -> ShapeUnknown:
         return ShapeUnknown(
-            f"record {record} of {self._qualified} {said}: the table may have another shape by now",
+            f"record {record} of {self._qualified} {said}: the table may have another shape by now, with "
+            "which `run` goes on by itself",
             means="nothing is skipped: the record waits until the table was looked at",
             fix="nothing: `headwater run` looks at the table and goes on",
         )

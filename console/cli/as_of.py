@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ Examples:
 )
 @click.option("--token", metavar="TOKEN", help="Through the write that this token is of.")
 @click.option("--cut", metavar="NAME", help="One that has a name.")
-@click.option("--tag", metavar="NAME", help="Give the cut a name: a tag on every table.")
+@click.option("--tag", metavar="NAME", help="Give the cut a name: a tag on every table of history.")
 @click.option("--list", "listing", is_flag=True, help="Show the cuts that have names.")
 @click.option("--drop", "dropped", metavar="NAME", help="Take a name back; the rows stay.")
 @click.option("--sink", metavar="NAME", help="Whose history, where several sinks keep one.")
@@ -115,16 +116,23 @@ def _read(
     if as_json:
         print_json(report)
         return
-    named = f", tag {tag}" if tag else ""
-    click.echo(f"-- as of {report['lsn']}{named}; history is complete up to {report['frontier']} at least")
+    for line in shown_lines(report, engine):
+        click.echo(line)
+
+
+def shown_lines(report: dict[str, Any], engine: str | None) -> Iterator[str]:
+    """What is printed; of one engine it is a whole text of its language, with that language's comments."""
+    named = f", tag {report['tag']}" if report["tag"] else ""
+    head = "#" if engine == "pyiceberg" else "--"
+    yield f"{head} as of {report['lsn']}{named}; history is complete up to {report['frontier']} at least"
     for table in report["tables"]:
         for column, aside in table["aside"].items():
             others = ", ".join(aside)
-            click.echo(f"-- {table['table']}: what {column} was under a former type is in {others}, and null in it")
+            yield f"{head} {table['table']}: what {column} was under a former type is in {others}, and null in it"
         for name, text in table["sql"].items():
             if engine in (None, name) and name in ("spark", "duckdb", "pyiceberg"):
                 mark = "#" if name == "pyiceberg" else "--"
-                click.echo(f"{mark} {table['table']}, {name}\n{text}{'' if name == 'pyiceberg' else ';'}")
+                yield f"{mark} {table['table']}, {name}\n{text}{'' if name == 'pyiceberg' else ';'}"
 
 
 def _asked(pipeline: Pipeline, sink: str | None, given: dict[str, Any]) -> Any:

@@ -29,7 +29,9 @@ def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
         found[name] = {
             "spark": as_of_sql(columns, key, f"`{catalog}`.`{namespace}`.`{there}`", cut.cut, "`"),
             "duckdb": as_of_sql(columns, key, files, cut.cut),
-            "pyiceberg": _python(opened, catalog, f"{namespace}.{there}", columns, key, cut.cut),
+            "pyiceberg": python_text(
+                opened, catalog, f"{namespace}.{there}", as_of_sql(columns, key, "history", cut.cut), cut.cut
+            ),
             "duckdb_versions": versions_sql(columns, key, files),
         }
     return found
@@ -40,11 +42,20 @@ def shown(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: mask_text(str(value)) for name, value in properties.items() if not looks_secret(name)}
 
 
-def _python(opened: dict[str, Any], catalog: str, table: str, columns: list[str], key: list[str], cut: int) -> str:
+def python_text(opened: Mapping[str, Any], catalog: str, table: str, sql: str, cut: int) -> str:
+    """Python that reads a table as of a cut by pyiceberg. Pure.
+
+    Args:
+        opened: what the catalogue is opened with.
+        catalog: its name.
+        table: the history, ``namespace.name``.
+        sql: what reads ``history`` as of the cut.
+        cut: packed.
+    """
     return (
         "import duckdb\n"
         "from pyiceberg.catalog import load_catalog\n"
         f"catalog = load_catalog({catalog!r}, **{opened!r})\n"
         f"history = catalog.load_table({table!r}).scan(row_filter='{AFTER} < {cut}').to_arrow()\n"
-        f"rows = duckdb.sql({as_of_sql(columns, key, 'history', cut)!r}).to_arrow_table()"
+        f"rows = duckdb.sql({sql!r}).to_arrow_table()"
     )

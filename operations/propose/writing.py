@@ -308,6 +308,12 @@ def _sinks(draft: Draft) -> Iterator[str]:
             yield f"    catalog_uri: {HOME}/warehouse/catalog.db"
             yield f"    warehouse: {HOME}/warehouse"
             yield f"    namespace: {draft.name}"
+            yield from comment(
+                "`history: true` here keeps every change too, each table's in <table>_history: for reports as things "
+                "were (`headwater as-of`). It begins when it is set.",
+                "    ",
+            )
+            yield "    # history: true"
     yield ""
     yield "engine:"
     yield f"  state_dir: {HOME}/state"

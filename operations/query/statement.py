@@ -34,6 +34,8 @@ _FUNCTIONS = re.compile(
     r"|pg_timezone_names"
 )
 _ABSENT = re.compile(r"Table with name (?P<name>\S+) does not exist!\n(?P<hint>Did you mean [^\n]*\n)?")
+# A call of which an argument is a text, before the list of what else it may be.
+_OF_TEXT = re.compile(r"(?P<what>.*? argument types '(?P<call>[^\s(]+)\([^)]*\bVARCHAR\b[^']*'\.).*", re.DOTALL)
 # Words of a statement that may be columns: each more doubles how often it is parsed.
 MOST_WORDS = 8
 
@@ -158,6 +160,12 @@ def refused(error: Exception, tables: str = "", words: Collection[str] = ()) -> 
             near = get_close_matches(absent["name"].lower(), tables.lower().split(", "), n=1)
             tables = f"{tables} (did you mean {near[0]}?)" if near else tables
         return QueryRefused(said, means="nothing was changed", fix=f"the tables are {tables}")
+    if call := _OF_TEXT.fullmatch(said):
+        return QueryRefused(
+            call["what"],
+            means="a numeric without a precision is text in a warehouse, with Postgres's own digits (docs/types.md)",
+            fix="say which number it is: CAST(… AS DECIMAL(38, 10)), or AS DOUBLE; or correct the SQL",
+        )
     quote = ", ".join(f'"{word}"' for word in words)
     fix = f"quote the column: {quote} (DuckDB has a word of its own of that name); or correct the SQL"
     return QueryRefused(said, means="nothing was changed", fix=fix if words else "correct the SQL")

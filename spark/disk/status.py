@@ -22,7 +22,8 @@ BATCH_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 @dataclass(frozen=True)
 class FlowStatus:
-    """A flow at one moment; counts are since this process started, and a fill's are among them.
+    """A flow at one moment; counts are since the flow was last opened (by a process, after a pause,
+    with a table's new shape), and a fill's are among them.
 
     Attributes:
         state: starting, running, filling (a joined view whose target is not complete yet), retrying, failed, finished

@@ -219,10 +219,11 @@ class Scenario:
             self.close()
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove everything that was made: what failed while it was made is not to be hidden by what fails here."""
         self.stop()
         self.stack.up()
-        self.run("drop", "--topics", "--yes")
+        if self.file.exists():  # it is written before anything is captured
+            self.run("drop", "--topics", "--yes")
         endpoints = self.stack.endpoints
         with psycopg.connect(
             host=endpoints.postgres_host,
@@ -232,7 +233,7 @@ class Scenario:
             dbname="postgres",
             autocommit=True,
         ) as connection:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     # -- load and proof ----------------------------------------------------------------------------------------------
 

@@ -279,6 +279,16 @@ def test_the_file_loads_and_its_views_fit_the_tables() -> None:
     assert "public.users" not in (pipeline.sinks["warehouse"].tables or ())
 
 
+def test_history_is_named_where_a_warehouse_is_and_taken_by_uncommenting_it() -> None:
+    """Nothing told of it, and what reads a warehouse as it was needs it from the beginning."""
+    text = written(draft(looked(), name=None, sinks=("iceberg", "redis")))
+    known = {SOURCE_PASSWORD: "a", SETUP_PASSWORD: "b"}
+    assert not loads(text, "p.yaml", known).sinks["warehouse"].history  # type: ignore[union-attr]
+    wanted = text.replace("    # history: true", "    history: true")
+    assert loads(wanted, "p.yaml", known).sinks["warehouse"].history  # type: ignore[union-attr]
+    assert "history" not in written(draft(looked(), name=None, sinks=("redis",)))
+
+
 def test_what_is_left_out_is_a_comment_whatever_it_says() -> None:
     left_out = (LeftOut("public.x", "because\nof: {this}", "do\n# that"),)
     text = written(draft(looked(left_out=left_out), name="other", sinks=("redis",)))

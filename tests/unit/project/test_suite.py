@@ -6,11 +6,16 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
 import tests.__main__ as suite
 from tests.support import sampling, schedule
+from tests.support.scenario import Scenario
 
 ROOT = Path(__file__).parents[3]
 HOOKS = "from tests.conftest import pytest_collection_modifyitems\n"
@@ -173,3 +178,31 @@ def test_only_what_failed_is_run_again(
     mended.touch()
     assert suite.main(["--again"]) == 0
     assert "suite: 1 tests in" in capfd.readouterr().out
+
+
+def test_what_was_never_made_is_not_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clean-up of a test that could not prepare ended with an error of its own, and the cause stood far above."""
+    asked = list[str]()
+
+    class Connected:
+        def __enter__(self) -> Connected:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def execute(self, statement: sql.Composed) -> None:
+            asked.append(statement.as_string(None))
+
+    class Unprepared(Scenario):
+        def prepare(self, *_: object) -> None:
+            raise PermissionError("the cause")
+
+        def run(self, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> str:
+            raise AssertionError(f"headwater {verb} ended with 1")
+
+    names = ("postgres_host", "postgres_port", "postgres_superuser", "postgres_password")
+    stack: Any = SimpleNamespace(up=lambda: None, endpoints=SimpleNamespace(**dict.fromkeys(names, "x")))
+    monkeypatch.setattr(psycopg, "connect", lambda **_: Connected())
+    with pytest.raises(PermissionError, match="the cause"), Unprepared(stack, tmp_path, "t1").running():
+        pass
+    assert asked == ['DROP DATABASE IF EXISTS "t1" WITH (FORCE)']

@@ -2,7 +2,7 @@
 -- anew under its name (the table has another primary key, the sink another namespace) is another history, whose offsets
 -- begin anew too: all of it is gained, and what was taken of the former one stays. What that has gained since the last
 -- run is in the former table alone.
-{{ config(materialized='incremental', incremental_strategy='append') }}
+{{ config(materialized='incremental', incremental_strategy='append', on_schema_change='fail') }}
 
 {% if is_incremental() %}{{ refuse_without(this, 'history') }}{% endif %}
 select

@@ -2,7 +2,7 @@
 -- and when that was said. --full-refresh computes it again, from the same history. A name that was given to another cut
 -- is that cut's: what it was before goes.
 {{ config(
-    materialized='incremental', incremental_strategy='append',
+    materialized='incremental', incremental_strategy='append', on_schema_change='fail',
     pre_hook="{% if is_incremental() %}{{ forget_moved(this, 'orders') }}{% endif %}"
 ) }}
 
@@ -23,7 +23,11 @@ where o.status <> 'cancelled'
 group by o.ordered_on
 union all
 {% endfor %}
+-- Without a cut: no row, and the types that one will have.
 select
-    null::varchar as cut, null::bigint as cut_position, null::date as ordered_on, null::bigint as orders,
-    null::decimal(38, 2) as revenue
+    null::varchar as cut, null::bigint as cut_position, o.ordered_on,
+    count(distinct o.order_id) as orders, sum(l.quantity * l.price) as revenue
+from {{ source('warehouse', 'orders_history') }} as o
+join {{ source('warehouse', 'order_lines_history') }} as l using (order_id)
 where false
+group by o.ordered_on

@@ -80,13 +80,16 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
         pipeline: the loaded file.
         catalogue: the source's tables.
         say: told a line when it takes seconds.
-        kept_too: also tables that a warehouse can't name and was begun with: their flows fail, and the others go on.
+        kept_too: also tables that a sink can't name, and goes on without: a warehouse that was begun with one (its flow
+            fails), and a sink of all tables that was begun before the table came.
     """
     found = Gathering()
     placed: list[Placed] = []
     for name, sink in pipeline.sinks.items():
         with found.step():
-            views = resolve_views(pipeline, catalogue, name)
+            views = resolve_views(
+                pipeline, catalogue, name, () if kept_too else _passed_over(pipeline, name, catalogue)
+            )
             placed += [(pipeline, view) for view in views]
             if isinstance(sink, SearchSink):
                 check_mapping(name, sink, views)
@@ -106,10 +109,32 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
 
 def _not_kept(pipeline: Pipeline, sink: str, views: Sequence[View]) -> list[View]:
     """The views of tables that no generation has come to keep."""
-    register, kept = register_of(pipeline, sink), set[str]()
-    for generation in map(register.generation, register.written()):
-        kept.update(kept_tables(pipeline, generation) if generation.started else ())
+    kept = _kept(pipeline, sink) or set()
     return [view for view in views if not kept & {view.table.qualified, view.table.name}]
+
+
+def _kept(pipeline: Pipeline, sink: str) -> set[str] | None:
+    """The tables that generations of a sink have come to keep; None if none has begun."""
+    register = register_of(pipeline, sink)
+    begun = [one for one in map(register.generation, register.written()) if one.started]
+    return {table for one in begun for table in kept_tables(pipeline, one)} if begun else None
+
+
+def _passed_over(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
+    """Tables that a sink of all tables can't name, or not beside those that it keeps, and so did not take up when they
+    came (``operations.schema.joining``). Nobody's ``apply`` is to wait for whoever made them."""
+    spec = pipeline.sinks[sink]
+    if spec.tables != "all" or (kept := _kept(pipeline, sink)) is None:
+        return set()
+    others = {name: table for name, table in catalogue.tables.items() if not kept & {name, table.name}}
+    held = {table.name for name, table in catalogue.tables.items() if name not in others}
+    taken = {spec.index_of(name) for name in held} if isinstance(spec, SearchSink) else set()
+    return {
+        name
+        for name, table in others.items()
+        if not spec.can_name(table.name)
+        or (isinstance(spec, SearchSink) and table.name not in held and spec.index_of(table.name) in taken)
+    }
 
 
 def _as_far_as_it_goes(pipeline: Pipeline, catalogue: Catalogue, name: str, found: Gathering) -> View:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log.asking import offsets_asked
 from cdc.log.opening import Heard, opened
 from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline
@@ -331,37 +332,6 @@ class Kafka:
             if allowed and error.args[0].name() == allowed:
                 return None
             raise self.told(what, error) from error
-
-
-def offsets_asked(
-    admin: AdminClient,
-    topics: Mapping[str, Iterable[int]],
-    seconds: float,
-    *,
-    first: bool = False,
-    written: bool = False,
-) -> list[tuple[tuple[str, int], Future[Any]]]:
-    """Ask for the ends of many partitions at once (each broker once), or for their first offsets; see ``Kafka.ends``.
-
-    Args:
-        admin: the brokers.
-        topics: topic -> partitions.
-        seconds: how long the brokers may take.
-        first: see ``Kafka.ends``.
-        written: see ``Kafka.ends``.
-
-    Returns:
-        topic and partition, and what will have their ``offset``.
-    """
-    from confluent_kafka import IsolationLevel
-
-    spec: OffsetSpec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    wanted = {TopicPartition(topic, part): spec for topic, parts in topics.items() for part in parts}
-    if not wanted:
-        return []
-    level = IsolationLevel.READ_UNCOMMITTED if written else IsolationLevel.READ_COMMITTED
-    found = admin.list_offsets(wanted, isolation_level=level, request_timeout=seconds)
-    return [((place.topic, place.partition), future) for place, future in found.items()]
 
 
 def translate(what: str, error: KafkaException, bootstrap: str, heard: Heard | None = None) -> KafkaError:

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
-from cdc.log.client import denied, offsets_asked, translate
+from cdc.log.asking import offsets_asked
+from cdc.log.client import denied, translate
 from cdc.log.opening import Heard, opened
 from cdc.waits import waiting_for
 

@@ -5,7 +5,7 @@ Errors name the place in the file and what was probably meant; nothing has been 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -29,13 +29,14 @@ from cdc.view import View
 APART = "write a view for it, for a sink of its own, and name the other tables in `tables`"
 
 
-def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[View]:
+def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str, left_out: Collection[str] = ()) -> list[View]:
     """The views that a sink keeps.
 
     Args:
         pipeline: the loaded file.
         catalogue: the source's tables as they are now.
         sink: the sink's name in the file.
+        left_out: tables that a sink of all tables does not keep, as ``schema.table``.
 
     Raises:
         ConfigError: a table or column is not there, a key is not the primary key, a name is used twice: all that is
@@ -48,7 +49,7 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
             views.append(resolve_view(pipeline, catalogue, name))
     if not spec.view_names:
         with found.step():
-            views = _identities(pipeline, catalogue, sink, spec.tables)
+            views = _identities(pipeline, catalogue, sink, spec.tables, left_out)
     if spec.form == "columns":
         for view in views:
             at: Path = ("views", view.name, "columns") if spec.view_names else ("sinks", sink, "tables")
@@ -148,13 +149,17 @@ def table_view(pipeline: Pipeline, table: Table) -> View:
 
 
 def _identities(
-    pipeline: Pipeline, catalogue: Catalogue, sink: str, chosen: Literal["all"] | tuple[str, ...] | None
+    pipeline: Pipeline,
+    catalogue: Catalogue,
+    sink: str,
+    chosen: Literal["all"] | tuple[str, ...] | None,
+    left_out: Collection[str] = (),
 ) -> list[View]:
     """A view of all columns for each chosen table."""
     path: Path = ("sinks", sink, "tables")
     wrong, found = Gathering(), list[tuple[Table, Path]]()
     if chosen is None or chosen == "all":
-        found = [(table, path) for table in catalogue.tables.values()]
+        found = [(table, path) for name, table in catalogue.tables.items() if name not in left_out]
         for index, name in enumerate(pipeline.source.tables):
             with wrong.step():
                 _present(pipeline, catalogue, index, name)

@@ -83,7 +83,7 @@ class _Look:
 
     def places(self, letters: Letters) -> list[Place]:
         topics = [_topic("topic", self.log), _topic("letters", self.letters)]
-        return [*topics, *(one.place for one in self.held), *self.others, *servers.backups(letters.builds)]
+        return [*topics, *(one.place for one in self.held), *self.others, *servers.copies(letters.builds)]
 
 
 @dataclass
@@ -200,7 +200,7 @@ class Eraser:
         servers.erase_marks(subject, builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += servers.look_again(subject, builds)
-        found += servers.backups(builds)
+        found += servers.copies(builds)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
 
     def _prepare(self, builds: Sequence[Build]) -> dict[str, Marks]:

@@ -133,7 +133,7 @@ def _stored(subject: Subject, build: Build, view: JoinedView) -> Place:
     return Place("row-store", view.name, build.opened.sink, build.opened.number, found, 0, words)
 
 
-def backups(builds: Sequence[Build]) -> list[Place]:
+def copies(builds: Sequence[Build]) -> list[Place]:
     """Copies that we know of, which are not touched: topics of matches, snapshots of Elasticsearch's."""
     found = list(_matches(builds))
     for build in builds:

@@ -50,7 +50,8 @@ def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     if "properties" in new and "properties" not in old:
         return False  # an object with known fields is another thing than one kept unindexed or flattened
     if "properties" in old and kind in ("object", "nested"):
-        return "enabled" not in new  # nested or not, it has the same fields
+        # Nested or not, it has the same fields, unless these are found by the server, or kept in another way.
+        return not {"enabled", "dynamic", "subobjects"} & set(new)
     return not isinstance(kind, str) or kind == old.get("type")
 
 

@@ -299,7 +299,7 @@ def _heal(store: RowStore, flow: Flow, ours: Known, server: str, lag_seconds: fl
     noted, (committed, _) = store.noted(), committed_offsets(flow.checkpoint)
     said = held = _held(flow, noted)
     ours = replace(ours, epoch=max(ours.epoch, noted.epoch))  # it was healed since an older copy was made
-    # The same run of the server has lost nothing, whatever it was last told.
+    # The same run of the server has what it was told, unless it holds less than the disk was told that it holds.
     restarted = bool(ours.server) and not still_runs(ours.server, server)
     if restarted:
         held = min(held, ours.batch)  # what was noted while the server went down says nothing of the rows before it

@@ -56,7 +56,7 @@ def hidden(source: SourceDatabase, statement: LiteralString) -> Iterator[None]:
 
 
 @contextmanager
-def hidden_commit(source: SourceDatabase, topic: str) -> Iterator[None]:
+def hidden_commit(source: SourceDatabase) -> Iterator[None]:
     """Row 5 is deleted and row 6 is new in the log, and nobody can see it; at the end everyone can."""
     both: LiteralString = "WITH gone AS (DELETE FROM big WHERE id = 5) UPDATE big SET v = 'new' WHERE id = 6"
     with hidden(source, both):
@@ -85,7 +85,7 @@ def captured(local_stack: Servers) -> Iterator[tuple[SourceDatabase, Pipeline]]:
 def test_what_is_in_the_log_and_can_not_be_seen_yet_is_not_taken_back_by_reading_again(local_stack: Servers) -> None:
     with captured(local_stack) as (source, pipeline):
         topic = pipeline.topic("public.big")
-        with hidden_commit(source, topic):
+        with hidden_commit(source):
             assert eventually(lambda: in_topic(source, topic).get(6) == "new")
             resnapshot(pipeline, Wish(("public.big",), None, sweep=False))
             assert not wait_snapshot(pipeline, seconds=8).done
@@ -106,7 +106,7 @@ def test_what_the_log_has_before_the_first_watermark_takes_its_rows_out_of_the_c
         servers.connect.wait_stopped(servers.connector)
         with source.connect("superuser") as root:
             root.execute(f"INSERT INTO {signal} VALUES ('mine', 'execute-snapshot', %s)".encode(), [data])
-        with hidden_commit(source, topic):
+        with hidden_commit(source):
             servers.connect.resume(servers.connector)
             assert eventually(lambda: read_again(source, topic), 60)
         wanted = dict(source.rows("SELECT id, v FROM big"))

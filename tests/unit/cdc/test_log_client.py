@@ -148,6 +148,9 @@ class Brokers:
             for name, value in settings.items()
         }
 
+    def poll(self, _timeout: float) -> int:
+        return 0
+
     def list_topics(self, **_: Any) -> Any:
         part = SimpleNamespace(replicas=[1])
         return SimpleNamespace(brokers={7: None, 9: None}, topics={"t": SimpleNamespace(partitions={0: part})})

@@ -123,7 +123,7 @@ def test_changes_that_show_the_row_go_first(one: Subject, monkeypatch: pytest.Mo
         order.append(name)
         return []
 
-    steps = ("erase_changes", "mark_indices", "erase_indices", "erase_marks", "erase_files", "look_again", "backups")
+    steps = ("erase_changes", "mark_indices", "erase_indices", "erase_marks", "erase_files", "look_again", "copies")
     for name in steps:
         monkeypatch.setattr(servers, name, lambda *_, name=name: called(name))
     monkeypatch.setattr(Eraser, "_builds_now", lambda _, known: (list(known), []))

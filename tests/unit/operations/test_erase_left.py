@@ -255,7 +255,7 @@ def test_topics_of_matches_are_named_and_not_said_to_be_empty(
         Build(Registered(n, "living"), Opened(made, Generation(tmp_path, "p", "cache", n), shown, 0), shown)
         for n in (1, 2)
     ]
-    [place] = servers.backups(builds)
+    [place] = servers.copies(builds)
     assert (place.kind, place.name, place.sink, place.generation) == ("matches", "person-matches", "cache", None)
     assert place.note is not None and "queries.person.push.archive" in place.note
     report = Eraser(subject(tmp_path), Options(act=True))._told(settled([place], [place]), [], [])

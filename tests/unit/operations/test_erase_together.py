@@ -119,7 +119,7 @@ def working(monkeypatch: pytest.MonkeyPatch) -> Working:
     monkeypatch.setattr(eraser, "Letters", made.letters)
     monkeypatch.setattr(eraser, "erase_tables", made.seen("tables"))
     monkeypatch.setattr(Eraser, "_ends", lambda _: {"p.public.persons": {0: 5}})
-    for name in ("erase_indices", "erase_marks", "erase_changes", "erase_files", "look_again", "backups"):
+    for name in ("erase_indices", "erase_marks", "erase_changes", "erase_files", "look_again", "copies"):
         monkeypatch.setattr(servers, name, made.seen(name))
     monkeypatch.setattr(servers, "mark_indices", made.seen("mark", {}))
     return made
@@ -154,7 +154,7 @@ def test_a_generation_that_begins_while_the_topic_is_compacted_is_erased_too(
         ("erase_marks", [2, 3]),
         ("erase_files", [2, 3]),
         ("look_again", [2, 3]),
-        ("backups", [2, 3]),
+        ("copies", [2, 3]),
         ("letters", [2, 3]),
     ]
 
@@ -207,7 +207,7 @@ def test_a_generation_that_is_removed_meanwhile_is_not_asked_any_more(working: W
     erase(working, tmp_path)
     asked = dict(working.steps)
     assert asked["mark"] == [2, 3] and "await" not in asked
-    assert asked["tables"] == asked["erase_indices"] == asked["backups"] == [3]
+    assert asked["tables"] == asked["erase_indices"] == asked["copies"] == [3]
 
 
 def test_a_row_that_has_come_back_meanwhile_is_not_certified_as_erased(

@@ -16,7 +16,7 @@ import pytest
 from cdc.errors import DiskFull, StateError
 from cdc.pipeline import Pipeline, load
 from cdc.polling import poll
-from operations.generations import promote as promoting
+from operations.generations import lag
 from operations.jobs import jobs as module
 from operations.jobs import work as working
 from operations.jobs.job import Job, Verb
@@ -134,11 +134,11 @@ def test_a_job_that_can_not_be_begun_keeps_no_other_up(jobs: Jobs, disk: Disk, d
 @pytest.mark.parametrize(
     ("verb", "left", "letters", "refusal"),
     [
-        ("promote", promoting.MOST_BEHIND + 1, 0, "10,001 records behind the log"),
+        ("promote", lag.MOST_BEHIND + 1, 0, "10,001 records behind the log"),
         ("promote", 0, 1, "1 dead letters of generation 2 stand"),
         ("rollback", 0, 1, "1 dead letters of generation 1 stand"),
-        ("promote", promoting.MOST_BEHIND, 0, None),
-        ("rollback", promoting.MOST_BEHIND + 1, 0, None),
+        ("promote", lag.MOST_BEHIND, 0, None),
+        ("rollback", lag.MOST_BEHIND + 1, 0, None),
     ],
 )
 def test_a_job_sends_readers_to_no_generation_that_the_verb_refuses(
@@ -157,7 +157,7 @@ def test_a_job_sends_readers_to_no_generation_that_the_verb_refuses(
         promoted.append(number)
         return {"generation": number}
 
-    monkeypatch.setattr(promoting, "behind", lambda *_: left)
+    monkeypatch.setattr(lag, "behind", lambda *_: left)
     monkeypatch.setattr(working, "promote", promote)
     job = Job("1", verb, "cache")
     if refusal is None:

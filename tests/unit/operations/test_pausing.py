@@ -374,6 +374,7 @@ def test_a_repair_under_way_writes_no_page_more(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from operations.verify.repair import repair as module
+    from operations.verify.repair.work import Repair
 
     keys, done = Keys(tmp_path / "keys"), list[str]()
     for key in "abc":
@@ -385,12 +386,13 @@ def test_a_repair_under_way_writes_no_page_more(
         pause(pipeline, "cache", None, quiet)
 
     monkeypatch.setattr(module, "PAGE", 1)
-    monkeypatch.setattr(module, "work_of", lambda *_: None)
+    work = Repair(*[cast(Any, None)] * 6)
+    monkeypatch.setattr(module, "work_of", lambda *_: work)
     monkeypatch.setattr(module, "_rows", page)
     view = SimpleNamespace(table=SimpleNamespace(qualified="public.t"))
     build, settler = (
         SimpleNamespace(sink="cache", pipeline=pipeline, warehouse=False),
-        SimpleNamespace(view=view, holding=None),
+        SimpleNamespace(view=view, holding=None, seen=None),
     )
     none: Any = None
     with pytest.raises(StateError, match=r"sink cache is paused(.|\n)*no more of it was repaired"):

@@ -27,6 +27,13 @@ from operations.query.statement import checked
 from operations.query.tables import Name, chosen, marks, names
 from operations.query.values import plain_rows
 
+
+def test_a_duckdb_that_reads_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duckdb.__version__", "1.5.5")
+    with pytest.raises(ConfigError, match="deletion vectors wrongly"):
+        Duck([])
+
+
 # -- through which offsets a table is applied --------------------------------------------------------------------------
 
 

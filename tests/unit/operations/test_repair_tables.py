@@ -116,6 +116,7 @@ def commit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warehouse, "F", SimpleNamespace(col=lambda name: name))
     monkeypatch.setattr(warehouse, "TablePlace", lambda *_: session)
     monkeypatch.setattr(warehouse, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(warehouse, "table_columns", lambda *_: [("id", "bigint"), ("v", "string")])
     build = SimpleNamespace(
         pipeline=SimpleNamespace(sinks={"lake": None}),
         sink="lake",

@@ -157,10 +157,29 @@ def test_a_warehouse_that_was_begun_with_one_goes_on_with_the_others(tmp_path: P
     assert len(refused(pipeline, tables, kept_too=False)) == 2
     started(pipeline, "public.a", "public.order-items")
     assert len(refused(pipeline, tables)) == 2
-    assert [error.what for error in refused(pipeline, tables, kept_too=False)] == [
-        error.what for error in refused(pipeline, tables) if "2024_x" in error.what
+    assert not refused(pipeline, tables, kept_too=False), "2024_x has come later, and was not taken up"
+    named = loaded(tmp_path, "lake", "[public.a, public.order-items, public.2024_x]")
+    assert [error.what for error in refused(named, tables, kept_too=False)] == [
+        error.what for error in refused(named, tables) if "2024_x" in error.what
     ]
     assert {view.name for view in resolve_views(pipeline, tables, "lake")} == {"a", "order-items", "2024_x"}
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_nobodys_apply_waits_for_who_made_a_table_that_was_not_taken_up(tmp_path: Path, sink: str) -> None:
+    pipeline, tables = loaded(tmp_path, sink), told(table("a"), table(ODD[sink]))
+    assert refused(pipeline, tables, kept_too=False), "nothing has begun"
+    started(pipeline, "public.a")
+    assert not refused(pipeline, tables, kept_too=False)
+    assert len(refused(pipeline, tables)) == 1, "check tells of it"
+
+
+def test_nor_for_one_that_would_be_the_index_of_another(tmp_path: Path) -> None:
+    pipeline, tables = loaded(tmp_path, "search"), told(table("orders"), table("Orders"))
+    assert refused(pipeline, tables, kept_too=False)
+    started(pipeline, "public.orders")
+    assert not refused(pipeline, tables, kept_too=False)
+    assert len(refused(pipeline, tables)) == 1
 
 
 @pytest.mark.parametrize("sink", SINKS)

@@ -32,7 +32,7 @@ final class Chunks<P extends Partition, T extends DataCollectionId> implements I
     // The rows that wait for their window's end are those that can be sent.
     private boolean sound = true;
 
-    /** @param connection to the database, which nobody else has a transaction in */
+    /** @param connection to the database, in which others do single statements at the most */
     Chunks(AbstractIncrementalSnapshotChangeEventSource<P, T> source, Given given, JdbcConnection connection) {
         this.source = source;
         this.given = given;
@@ -78,7 +78,7 @@ final class Chunks<P extends Partition, T extends DataCollectionId> implements I
 
     @Override
     public synchronized void resumeSnapshot(P partition, OffsetContext offset) throws InterruptedException {
-        sound = given.settled(connection);
+        sound &= given.settled(connection);
         source.resumeSnapshot(partition, offset);
     }
 

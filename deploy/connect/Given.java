@@ -21,7 +21,8 @@ final class Given {
     // As many may end between one that was given and its being seen: at 10,000 a second, more than six seconds. Half a MB.
     private static final int KEPT = 1 << 16;
     // Nothing else is read from the log meanwhile; whoever has waited in vain looks again when more of it has been read.
-    private static final long WAIT_MILLIS = 500, LOOK_MILLIS = 1;
+    // Each time in a row that it was in vain the wait is twice as long: a standby that is always slow is waited for.
+    private static final long WAIT_MILLIS = 500, LONGEST_MILLIS = 8_000, LOOK_MILLIS = 1;
     // A snapshot names none that is newer than the last one that has ended. This one ends before it is asked for, is
     // newer than all that were given, and writes nothing that a standby would be waited for with.
     private static final String END_ONE = "SELECT pg_current_xact_id()";
@@ -31,6 +32,7 @@ final class Given {
 
     private final long[] last = new long[KEPT];
     private int count;
+    private long wait = WAIT_MILLIS;
 
     /** Called with each message of the log, before anything is done with it. */
     synchronized void note(ReplicationMessage message) {
@@ -42,18 +44,20 @@ final class Given {
     }
 
     /**
-     * Waits, for half a second at most, until what was given can be seen.
+     * Waits until what was given can be seen: for half a second at most, and longer if that was in vain before.
      *
      * @param connection to the database; a transaction of its own is ended
      * @return false if it can't, or if nobody can tell: what is read now may be older than what was given
      */
     boolean settled(JdbcConnection connection) throws InterruptedException {
-        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(WAIT_MILLIS);
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(wait);
+        wait = Math.min(2 * wait, LONGEST_MILLIS);
         try {
             connection.execute(END_ONE);
             while (true) {
                 Optional<Long> hidden = first(connection.queryAndMap(UNDER_WAY, Given::numbers));
                 if (hidden.isEmpty()) {
+                    wait = WAIT_MILLIS;
                     return true;
                 }
                 if (System.nanoTime() > end) {
@@ -66,6 +70,7 @@ final class Given {
         } catch (SQLException error) {
             LOG.warn("What is under way can't be asked for; asked again before the next rows are sent", error);
             reconnect(connection);
+            TimeUnit.MILLISECONDS.sleep(WAIT_MILLIS);
             return false;
         }
     }

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from cdc.records.history import set_aside
 from cdc.records.position import format_lsn, unpack
 from cdc.saying import Say
+from connectors.changed import KeptKey
+from connectors.database.lost import read_lost
+from connectors.names import Names
+from connectors.postgres import connect
 from connectors.tablewatch import look_once
 from operations.as_of.cut import Asked, Cut, with_cut
+from operations.as_of.lost import refuse_lost
 from operations.as_of.naming import name_cut, refuse_named, refuse_ours
 from operations.as_of.reading import statements
 from operations.state.keys import kept_keys
@@ -35,13 +42,23 @@ def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, s
     def work(cut: Cut) -> dict[str, Any]:
         if tag is not None:
             refuse_named(pipeline, cut.sink, tag)
-            # A table that is altered next is in doubt since all were last seen whole, and the cut shall not be.
-            look_once(pipeline, kept_keys(pipeline))
+            _look(pipeline, cut)
             name_cut(cut, tag)
         return told(pipeline, cut, tag)
 
     found: dict[str, Any] = with_cut(pipeline, sink, asked, say, work)
     return found
+
+
+def _look(pipeline: Pipeline, cut: Cut) -> None:
+    """A table that is altered next is in doubt since all were last seen whole, and the cut shall not be; one that was
+    altered just now is seen by this."""
+    kept: dict[str, KeptKey] = {}
+    with suppress(StateError):  # another sink's, which has nothing to do with a warehouse's cut
+        kept.update(kept_keys(pipeline))
+    look_once(pipeline, kept)
+    with connect(pipeline.source) as connection:
+        refuse_lost(read_lost(connection, Names.of(pipeline)), unpack(cut.cut)[1], None)
 
 
 def told(pipeline: Pipeline, cut: Cut, tag: str | None) -> dict[str, Any]:

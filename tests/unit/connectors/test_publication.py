@@ -117,6 +117,20 @@ def test_before_a_first_snapshot_nobody_is_waited_for(actual: Publication | None
     assert "LOCK" not in str(done(before))
 
 
+def test_an_owner_who_may_not_lock_waits_for_nobody() -> None:
+    """Who writes to a table of an audit only by a function, and has revoked the rest from everybody."""
+    said: list[str] = []
+
+    def execute(statement: sql.Composed) -> None:
+        said.append(statement.as_string())
+        if said[-1].startswith("LOCK"):
+            raise psycopg.errors.InsufficientPrivilege("permission denied for table b")
+
+    [action], _ = plan_publication(publication("s.a"), "p", ["s.a", "s.b"], 170000, fresh=False)
+    action.run(SimpleNamespace(setup=SimpleNamespace(transaction=nullcontext, execute=execute)))  # type: ignore[arg-type]
+    assert said == [LOCK.format("b"), 'ALTER PUBLICATION "p" ADD TABLE "s"."b"']
+
+
 def test_who_keeps_a_table_out_of_a_publication_is_named() -> None:
     def execute(statement: sql.Composed) -> None:
         if '"s"."b"' in statement.as_string():

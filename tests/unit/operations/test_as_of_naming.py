@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from cdc.errors import TagExists, UnknownName
+from cdc.errors import HistoryGap, TagExists, UnknownName
+from connectors.database.lost import Lost
 from operations.as_of import naming, report
 from operations.as_of.naming import drop_cut, list_cuts, name_cut, named_cut
 from operations.as_of.report import as_of
@@ -252,11 +253,20 @@ def test_before_a_cut_is_named_all_tables_are_seen_whole(sink: Sink, monkeypatch
     monkeypatch.setattr(report, "kept_keys", lambda _: {})
     monkeypatch.setattr(report, "told", lambda *_: {})
     monkeypatch.setattr(report, "look_once", lambda *_: seen.append(sink.refs("a_history")))
+    monkeypatch.setattr(report, "connect", lambda _: nullcontext())
+    monkeypatch.setattr(report, "Names", SimpleNamespace(of=lambda _: None))
+    monkeypatch.setattr(sink.pipeline, "source", None, raising=False)
+    monkeypatch.setattr(report, "read_lost", lambda *_: lost)
+    lost: list[Lost] = []
     nothing: Any = None
     as_of(sink.pipeline, None, nothing, None, print)
     assert seen == [], "a cut without a name is asked for anew each time"
     as_of(sink.pipeline, None, nothing, "march", print)
     assert (seen, sink.refs("a_history")) == ([{"main"}], {"main", "march"})
+    lost.append(Lost(-1, 0, None, None))  # the look has found a table that was altered just now
+    with pytest.raises(HistoryGap):
+        as_of(sink.pipeline, None, nothing, "april", print)
+    assert sink.refs("a_history") == {"main", "march"}
 
 
 def test_a_name_is_taken_back_of_a_table_that_the_sink_keeps_no_more(sink: Sink) -> None:

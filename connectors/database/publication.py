@@ -185,8 +185,8 @@ def _apart(what: str, tables: Iterable[str], *composed: sql.Composed) -> Callabl
         with explained(what), servers.setup.transaction():
             for table in sorted(tables):
                 lock = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(identifier(table))
-                # Each by itself: an error names it. An owner who has taken all rights to write from himself may not lock:
-                # nobody is waited for then.
+                # Each by itself: an error names it. An owner who has taken all rights to write from himself may not
+                # lock: nobody is waited for then.
                 denied, told = suppress(errors.InsufficientPrivilege), f"waiting until nobody writes to {table}"
                 with explained(told), denied, servers.setup.transaction():
                     servers.setup.execute(lock)

@@ -20,7 +20,7 @@ from connectors.tables.shapes import read_shapes
 from connectors.tablewatch import look_once
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
 
 WAITING = "SELECT FROM pg_locks WHERE relation = 'item'::regclass AND NOT granted"
 

@@ -115,8 +115,7 @@ def _not_kept(pipeline: Pipeline, sink: str, views: Sequence[View]) -> list[View
 
 def _kept(pipeline: Pipeline, sink: str) -> set[str] | None:
     """The tables that generations of a sink have come to keep; None if none has begun."""
-    register = register_of(pipeline, sink)
-    begun = [one for one in map(register.generation, register.written()) if one.started]
+    begun = register_of(pipeline, sink).begun()
     return {table for one in begun for table in kept_tables(pipeline, one)} if begun else None
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cdc.errors import BeyondFrontier
-from cdc.records.history import OFFSET, PARTITION
-from spark.warehouse.marks import OFFSETS, offsets_said
+from cdc.records.history import OFFSET
+from spark.warehouse.marks import OFFSETS, offsets_said, says_less
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -25,11 +25,8 @@ def refuse_put_back(name: str, table: Table, written: Mapping[int, int]) -> None
     Raises:
         BeyondFrontier: it lacks what was written (transient).
     """
-    lacking = {part: at for part, at in _offsets(table).items() if at < written.get(part, 0)}
-    if not lacking:
-        return
-    beyond = " OR ".join(f"({PARTITION} = {part} AND {OFFSET} >= {at})" for part, at in lacking.items())
-    if not table.scan(row_filter=beyond, selected_fields=(OFFSET,), limit=1).to_arrow().num_rows:
+    less, beyond = says_less(_offsets(table), written)
+    if less and not table.scan(row_filter=beyond, selected_fields=(OFFSET,), limit=1).to_arrow().num_rows:
         raise BeyondFrontier(
             f"the history of {name} was put back to an older state, and lacks what was written to it since",
             means="a cut would show rows as they were before; no cut was made",

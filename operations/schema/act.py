@@ -107,11 +107,9 @@ def owed_to(
     found: dict[str, list[str]] = {}
     # What the file says is built next: it is filled of the log, so what no log has is to be read before.
     kept = [(pipeline, catalogue)] if owed else []
-    register = register_of(pipeline, sink)
-    for generation in map(register.generation, register.written() if owed else ()):
-        if generation.started:
-            own = known_to(pipeline, generation, catalogue)
-            kept.append((going_on(pipeline, generation, own), own))
+    for generation in register_of(pipeline, sink).begun() if owed else ():
+        own = known_to(pipeline, generation, catalogue)
+        kept.append((going_on(pipeline, generation, own), own))
     for defined, own in kept:
         try:
             views = resolve_views(defined, own, sink)
@@ -179,11 +177,10 @@ def _ahead(
 ) -> dict[str, Shape]:
     """Tables that are what the sink was brought to, and that a generation took in another shape between: altered, and
     altered back."""
-    register, found = register_of(pipeline, sink), dict[str, Shape]()
-    for generation in map(register.generation, register.written()):
-        if generation.started:
-            with suppress(HeadwaterError):  # whoever opens it refuses it, and the others go on
-                found |= taken_later(pipeline, generation, evolution.acted)
+    found: dict[str, Shape] = {}
+    for generation in register_of(pipeline, sink).begun():
+        with suppress(HeadwaterError):  # whoever opens it refuses it, and the others go on
+            found |= taken_later(pipeline, generation, evolution.acted)
     return {
         table: taken
         for table, taken in found.items()

@@ -64,10 +64,8 @@ def cases(
     """
     register = register_of(pipeline, sink)
     living = register.living()
-    for number in register.written():
-        generation = register.generation(number)
-        if not generation.started:
-            continue  # it takes the tables as they are
+    for generation in register.begun():
+        number = generation.number
         mine = _as_taken(pipeline, generation, changed)
         old = {name: with_former_names(known, catalogue.tables[name]) for name, (known, _) in mine.items()}
         before = replace(catalogue, tables={**catalogue.tables, **old})
@@ -86,7 +84,10 @@ def cases(
                     first = replace(known, table=frozen.tables[table])
                     whole = decide(first, new, was, now, defined.sinks[sink], fields)
                 left = mapped_after(decision, was, now, defined.sinks[sink], fields)
-                yield generation, Case(sink, number, number == living, name, old[table], decision, whole, left)
+                yield (
+                    generation,
+                    Case(sink, number, number == living, name, old[table], decision, whole, left),
+                )
 
 
 def _as_taken(

@@ -26,8 +26,9 @@ def lacking(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str]:
     if pipeline.sinks[sink].tables != "all":
         return set()
     # What `run` builds by itself, and nobody sees, may be of an older file, and go.
-    unseen = {one.number for one in register_of(pipeline, sink).entries() if one.own and one.unseen}
-    generations = [one for one in _started(pipeline, sink) if one.number not in unseen]
+    register = register_of(pipeline, sink)
+    unseen = {one.number for one in register.entries() if one.own and one.unseen}
+    generations = [one for one in register.begun() if one.number not in unseen]
     try:
         found = set().union(*(_not_kept(pipeline, one, catalogue) for one in generations))
         keyed = [table for table in found if catalogue.tables[table].primary_key]
@@ -59,7 +60,7 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
     """
     if pipeline.sinks[sink].tables != "all":
         return False
-    for generation in _started(pipeline, sink):
+    for generation in register_of(pipeline, sink).begun():
         if (error := _unfit(pipeline, generation, catalogue, table)) is not None:
             said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
             return False
@@ -69,12 +70,6 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
             note_taken_up(generation, table)
         add_table(generation, table)
     return True
-
-
-def _started(pipeline: Pipeline, sink: str) -> list[Generation]:
-    """Generations that go on as they were defined; another one takes the tables as they are."""
-    register = register_of(pipeline, sink)
-    return [one for one in map(register.generation, register.written()) if one.started]
 
 
 def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> ConfigError | None:

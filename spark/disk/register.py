@@ -127,6 +127,11 @@ class Register:
         """A generation's folder; the living one's without a number."""
         return Generation(self.state_dir, self.pipeline, self.sink, self.living() if number is None else number)
 
+    def begun(self) -> list[Generation]:
+        """Of those that were ``written``, the ones that have begun, and go on as they were defined: another one takes
+        file and tables as they are."""
+        return [one for one in map(self.generation, self.written()) if one.started]
+
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def create(self, why: str, *, own: bool = False) -> Registered:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.records.history import OFFSET, PARTITION
+
 # With which the names of all marks begin.
 OURS = "headwater."
 # The streaming query's id, the batch's number, the offsets it ends at: of a fill its attempt, slice and offsets.
@@ -54,6 +56,23 @@ def offsets_said(metadata: Mapping[str, Any]) -> dict[int, int]:
             for part, at in json.loads(said).items():
                 found[int(part)] = max(int(at), found.get(int(part), 0))
     return found
+
+
+def says_less(there: Mapping[int, int], written: Mapping[int, int]) -> tuple[dict[int, int], str]:
+    """From where on a table of history says less than what was written to it, and which of its rows deny that. Pure.
+
+    A snapshot that says so is written before the place in the log is noted. One that says less may be all that is left
+    where somebody has expired the others: then the table has rows of what they said.
+
+    Args:
+        there: ``offsets_said`` of the table.
+        written: up to where: partition -> next offset.
+
+    Returns:
+        partition -> offset, empty if it says it all; and a condition on rows, for Spark and pyiceberg alike.
+    """
+    less = {part: at for part, at in there.items() if at < written.get(part, 0)}
+    return less, " OR ".join(f"({PARTITION} = {part} AND {OFFSET} >= {at})" for part, at in less.items())
 
 
 def _left_behind(metadata: Mapping[str, Any], snapshots: Mapping[int, Mapping[str, Any]]) -> set[int]:

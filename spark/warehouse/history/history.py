@@ -111,17 +111,17 @@ class Historian:
         table = self.place.name(view)
         self.lease.check()
         self.place.check(spark, view)
+        newest = current_snapshot(spark, table)
         if topic not in self._there:
             self._there[topic] = offsets_there(spark, table)
             self._begins[topic] = self.place.begins(spark, view)
-        elif current_snapshot(spark, table) != self._newest[topic] and taken_back(spark, table, self._there[topic]):
+        elif newest != self._newest[topic] and taken_back(spark, table, self._there[topic]):
             raise SinkUnavailable(
                 f"the history of {view.table.qualified} was put back to an older state: table {table}",
                 means="it lacks what was written to it since; nothing more was written",
                 fix="nothing: it is read from the log again",
             )
-        there = self._there[topic]
-        self._newest.setdefault(topic, current_snapshot(spark, table))
+        there, self._newest[topic] = self._there[topic], newest  # one that others have made is looked at once
         starts = {part: max(at, there.get(part, at)) for part, at in starts.items()}
         ends = {part: max(end, starts[part]) for part, end in ends.items()}
         if all(starts[part] >= end for part, end in ends.items()):

@@ -17,13 +17,12 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import LogTruncated
 from cdc.log.ends import LogEnds, Offsets, removed
-from cdc.records.history import OFFSET, PARTITION
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, forget_topics
 from spark.flow import Flow
 from spark.warehouse.commits import loaded
 from spark.warehouse.history.tables import HistoryPlace
-from spark.warehouse.marks import offsets_said
+from spark.warehouse.marks import offsets_said, says_less
 
 _log = logging.getLogger(__name__)
 
@@ -88,23 +87,16 @@ def refuse_removed(flow: Flow, first: Offsets, places: Offsets) -> None:
 
 
 def taken_back(spark: SparkSession, table: str, written: Mapping[int, int]) -> dict[int, int]:
-    """From where on a table lacks what was written to it: partition -> offset; empty if it lacks nothing, or says
-    nothing of it.
-
-    A snapshot that says so is written before the place in the log is noted. One that says less may be all that is left
-    where somebody has expired the others: then the table has rows of what they said.
+    """From where on a table lacks what was written to it (``marks.says_less``): partition -> offset; empty if it lacks
+    nothing, or says nothing of it.
 
     Args:
         spark: the session.
         table: ``catalog.namespace.table``, each part quoted.
         written: up to where: partition -> next offset.
     """
-    there = offsets_there(spark, table)
-    lacking = {part: at for part, at in there.items() if at < written.get(part, 0)}
-    if not lacking:
-        return {}
-    beyond = " OR ".join(f"({PARTITION} = {part} AND {OFFSET} >= {at})" for part, at in lacking.items())
-    return lacking if spark.table(table).where(beyond).limit(1).isEmpty() else {}
+    less, beyond = says_less(offsets_there(spark, table), written)
+    return less if less and spark.table(table).where(beyond).limit(1).isEmpty() else {}
 
 
 def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:

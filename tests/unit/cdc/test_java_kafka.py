@@ -10,17 +10,9 @@ from cdc.errors import ConfigError, PipelineFileError
 from cdc.java_kafka import java_client
 from cdc.masking import looks_secret
 from cdc.pipeline import loads
+from tests.support.plain_file import plain_file
 from tests.support.tls import own_authority
 
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "127.0.0.1:1", options: {OPTIONS}}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OIDC = {
@@ -141,5 +133,5 @@ def test_a_key_that_java_can_not_read_is_refused(kind: str) -> None:
 
 def test_the_file_is_refused_at_once_and_opens_no_other() -> None:
     with pytest.raises(PipelineFileError, match=r"4:.*sasl\.mechanisms GSSAPI is not supported"):
-        loads(FILE.replace("OPTIONS", "sasl.mechanism: GSSAPI, sasl.username: u"))
-    assert loads(FILE.replace("OPTIONS", "ssl.certificate.location: /none.pem, ssl.key.location: /none.pem"))
+        loads(plain_file(options="sasl.mechanism: GSSAPI, sasl.username: u"))
+    assert loads(plain_file(options="ssl.certificate.location: /none.pem, ssl.key.location: /none.pem"))

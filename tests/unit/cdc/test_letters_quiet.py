@@ -19,22 +19,14 @@ from cdc.letters.deadletter import DeadLetter
 from cdc.log import letters
 from cdc.pipeline import loads
 from spark import failures
+from tests.support.plain_file import plain_file
 
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "ADDRESS", max_message_bytes: 100000, options: {OPTIONS}}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 ONE = DeadLetter("cache", "t", "1", 8, "no", b'{"n":1}', generation=1)
 
 
 def config(address: str, options: str = "") -> dict[str, Any]:
     """What ``send`` takes."""
-    return letters.letters_config(loads(FILE.replace("ADDRESS", address).replace("OPTIONS", options)))
+    return letters.letters_config(loads(plain_file(address, options=options, kafka="max_message_bytes: 100000,")))
 
 
 def mock(options: str = "") -> dict[str, Any]:

@@ -20,22 +20,14 @@ from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, loads
 from connectors import cut_snapshot
 from connectors.cut_snapshot import write_deletes
+from tests.support.plain_file import plain_file
 
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "127.0.0.1:1", options: {test.mock.num.brokers: 1}}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 GONE = "p.public.t"
 
 
 @pytest.fixture
 def pipeline() -> Pipeline:
-    return loads(FILE)
+    return loads(plain_file(options="test.mock.num.brokers: 1"))
 
 
 @pytest.fixture
@@ -58,7 +50,7 @@ def test_to_wait_until_a_topic_is_gone_does_not_make_it_anew(kafka: Kafka) -> No
 
 
 def test_brokers_that_go_away_meanwhile_are_told_as_such(pipeline: Pipeline) -> None:
-    away = Kafka(loads(FILE.replace(", options: {test.mock.num.brokers: 1}", "")), seconds=0.3)
+    away = Kafka(loads(plain_file()), seconds=0.3)
     with pytest.raises(KafkaUnavailable, match=r"looking for topic p\.public\.t: Kafka does not answer"):
         away._wait(GONE, there=False)
 
@@ -83,7 +75,7 @@ def test_what_is_read_makes_no_topic(kafka: Kafka) -> None:
 
 def away(**options: Any) -> Kafka:
     """Brokers that do not answer."""
-    made = Kafka(loads(FILE.replace(", options: {test.mock.num.brokers: 1}", "")), seconds=0.3)
+    made = Kafka(loads(plain_file()), seconds=0.3)
     made.settings = {**made.settings, **options}
     return made
 

@@ -22,17 +22,9 @@ from cdc.view import View
 from operations.records import backwards
 from operations.records.newest import newest_records
 from tests.support.entry_cases import SPEC, TABLE, event
+from tests.support.plain_file import plain_file
 
 TOPIC = "p.public.t"
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 
 
 class Log:
@@ -99,7 +91,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    return loads(f"{FILE}engine: {{state_dir: {tmp_path}}}\n", "p.yaml", {})
+    return loads(plain_file(more=f"engine: {{state_dir: {tmp_path}}}"), "p.yaml", {})
 
 
 def repaired(pipeline: Pipeline, *keys: int) -> dict[str, int]:

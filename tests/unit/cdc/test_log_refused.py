@@ -24,24 +24,16 @@ from cdc.pipeline import Pipeline, loads
 from connectors import signals
 from connectors.cut_snapshot import write_deletes
 from connectors.signals import send_snapshot_signal
+from tests.support.plain_file import plain_file
 from tests.support.tls import https, own_authority
 from tests.support.wary_brokers import WRONG, wary_broker
 
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "ADDRESS", options: {OPTIONS}}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 LOGIN = "security.protocol: SASL_PLAINTEXT, sasl.mechanisms: PLAIN, sasl.username: u, sasl.password: s3cret"
 LETTER = DeadLetter("cache", "t", "1", 8, "no", b'{"n":1}', generation=1)
 
 
 def pipeline(address: str, options: str = LOGIN) -> Pipeline:
-    return loads(FILE.replace("ADDRESS", address).replace("OPTIONS", options))
+    return loads(plain_file(address, options=options))
 
 
 def kafka(of: Pipeline) -> Kafka:

@@ -18,17 +18,9 @@ from cdc.log.parts import TopicReader
 from cdc.log.slices import Slice, SliceReader
 from cdc.pipeline import loads
 from tests.support.brokers import Brokers
+from tests.support.plain_file import plain_file
 
 TOPIC = "p.public.t"
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 
 
 class Message:
@@ -103,7 +95,7 @@ Read = Callable[[Kafka], Iterator[Any]]
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setattr(client, "Consumer", Reader)
-    return Kafka(loads(FILE))
+    return Kafka(loads(plain_file()))
 
 
 @READERS

@@ -12,22 +12,14 @@ from cdc.errors import ConnectUnavailable, KafkaUnavailable
 from cdc.pipeline import Pipeline, loads
 from connectors.preflight import brokers, worker
 from connectors.preflight.model import Finding, Level
+from tests.support.plain_file import plain_file
 from tests.support.tls import own_authority
 
-FILE = """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "127.0.0.1:1", options: {OPTIONS}}
-connect: {url: "http://127.0.0.1:1", options: {OF_CONNECT}}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
 SASL = "security.protocol: sasl_ssl, sasl.mechanisms: SCRAM-SHA-512, sasl.username: me, sasl.password: s3cret"
 
 
 def pipeline(options: str, of_connect: str = "") -> Pipeline:
-    return loads(FILE.replace("OPTIONS", options).replace("OF_CONNECT", of_connect))
+    return loads(plain_file(options=options, connect=of_connect))
 
 
 def asked(of: Pipeline) -> list[Finding]:

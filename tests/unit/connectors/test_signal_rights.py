@@ -12,18 +12,9 @@ from cdc.log.client import Kafka
 from cdc.pipeline import loads
 from connectors import signals
 from connectors.signals import Notifications, send_snapshot_signal, send_stop_signal
+from tests.support.plain_file import plain_file
 
-PIPELINE = loads(
-    """\
-version: 1
-name: p
-source: {host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://127.0.0.1:1"}
-views: {t: {root: t}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: t}}
-"""
-)
+PIPELINE = loads(plain_file())
 
 
 class Denied:

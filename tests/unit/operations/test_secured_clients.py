@@ -10,19 +10,11 @@ import pytest
 from cdc.pipeline import Pipeline, loads
 from operations.push.writing import topic_of
 from operations.run import machines
+from tests.support.plain_file import plain_file
 
 
 def pipeline(options: str) -> Pipeline:
-    return loads(f"""\
-version: 1
-name: p
-source: {{host: 127.0.0.1, port: 1, database: d, user: u, tables: [public.t]}}
-kafka: {{bootstrap: "127.0.0.1:1", options: {{{options}}}}}
-connect: {{url: "http://127.0.0.1:1"}}
-engine: {{master: "spark://127.0.0.1:7077"}}
-views: {{t: {{root: t}}}}
-sinks: {{cache: {{type: redis, url: "redis://127.0.0.1:1", view: t}}}}
-""")
+    return loads(plain_file(options=options, more='engine: {master: "spark://127.0.0.1:7077"}'))
 
 
 def test_executors_must_see_the_clients_certificate_and_its_key_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
         *triggers,
         *grants,
         *publication,
-        *plan_topics(wanted, actual.topics, servers.kafka.beginning([""]), servers.kafka.least_in_sync()),
+        *plan_topics(wanted, actual.topics, servers.kafka.beginning([""])),
         *plan_renewal(servers.connector, sorted(gaps), renewed, keeping(pipeline), there=actual.connector is not None),
         *noted,
     ]

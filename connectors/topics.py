@@ -105,20 +105,17 @@ def colliding(names: Iterable[str], there: Iterable[str] = ()) -> dict[str, str]
     return {name: first for name, first in firsts if first != name}
 
 
-def plan_topics(
-    wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = (), least: int = 1
-) -> list[Action]:
+def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = ()) -> list[Action]:
     """What must change in Kafka.
 
     Args:
         wanted: every topic of the pipeline.
         actual: those of them that exist.
         others: names of topics that exist beside these.
-        least: copies of a new topic that must be in sync for a record to be taken, by the brokers' own setting.
 
     Raises:
         KafkaError: a topic has another number of partitions: that cannot be changed without breaking the order of
-            changes within a key; or Kafka would refuse to make one, or would take no record of it.
+            changes within a key; or Kafka would refuse to make one.
     """
     missing = (topic.name for topic in wanted if topic.name not in actual)
     if found := colliding(missing, {*actual, *others}):
@@ -129,7 +126,6 @@ def plan_topics(
             fix="leave the table out of source.tables or rename it; or give the pipeline another kafka.topic_prefix, if"
             " the other topic is not its own",
         )
-    _refuse_starved(wanted, actual, least)
     actions = []
     for topic in wanted:
         there = actual.get(topic.name)
@@ -142,29 +138,6 @@ def plan_topics(
         if changed:
             actions.append(_alter(topic.name, {key: there.config.get(key) for key in changed}, changed))
     return actions
-
-
-def _refuse_starved(wanted: Iterable[Topic], actual: Mapping[str, Topic], least: int) -> None:
-    """Raise if brokers would take no record of a topic, for it has fewer copies than must be in sync: the connector
-    tries nearly without end then, and says RUNNING."""
-    made = [topic for topic in wanted if topic.name not in actual and topic.replication < least]
-    held = [one for topic in wanted if (one := actual.get(topic.name)) and 0 < one.replication < one.in_sync]
-    means = "brokers take no record of such a topic from the connector, which tries again and says RUNNING"
-    if made:
-        raise KafkaError(
-            f"the brokers' min.insync.replicas is {least}, and new topics would have kafka.replication_factor:"
-            f" {made[0].replication}",
-            means=means,
-            fix=f"set kafka.replication_factor to {least} at least; to {least + 1}, if a broker may be away",
-        )
-    if held:
-        names = ", ".join(one.name for one in held[:3]) + (f" and {len(held) - 3} more" if len(held) > 3 else "")
-        raise KafkaError(
-            f"min.insync.replicas of {names} is {held[0].in_sync}, and copies of each record are {held[0].replication}",
-            means=means,
-            fix="give them more with Kafka's kafka-reassign-partitions.sh, or set min.insync.replicas of these topics"
-            " to 1 (kafka-configs.sh); and kafka.replication_factor, for new ones",
-        )
 
 
 def _other_partitions(topic: Topic, there: Topic, wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> KafkaError:

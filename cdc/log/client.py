@@ -53,7 +53,6 @@ TRANSIENT = {
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
 }
 
-IN_SYNC = "min.insync.replicas"
 # Of a refusal's name, after what it is about; and the rights there.
 DENIED = "AUTHORIZATION_FAILED"
 RIGHTS = {
@@ -74,7 +73,6 @@ class Topic:
         replication: copies of each partition.
         config: the settings that differ from the broker's defaults, or that we want.
         holds: what is in it, of one that should be there: it decides how it may be made anew.
-        in_sync: of one that is there, how many copies must be in sync for a record to be taken, wherever that is set.
     """
 
     name: str
@@ -82,7 +80,6 @@ class Topic:
     replication: int
     config: Mapping[str, str]
     holds: Literal["rows", "events", "position", "letters", "signs"] = "rows"
-    in_sync: int = 1
 
 
 def _patient(function: Callable[..., T]) -> Callable[..., T]:
@@ -137,31 +134,10 @@ class Kafka:
             own = {name: entry.value for name, entry in entries.items() if not entry.is_default and entry.source == 1}
             partitions = found[resource.name].partitions
             copies = len(next(iter(partitions.values())).replicas) if partitions else 0
-            in_sync = int(entries[IN_SYNC].value or 1) if IN_SYNC in entries else 1
-            out[resource.name] = Topic(resource.name, len(partitions), copies, own, in_sync=in_sync)
+            out[resource.name] = Topic(resource.name, len(partitions), copies, own)
         return out
 
     @_patient
-    def least_in_sync(self) -> int:
-        """How many copies of a new topic must be in sync for a record to be taken, by the brokers' own setting; 1 where
-        that may not be asked.
-
-        Raises:
-            KafkaUnavailable: the brokers do not answer (transient).
-        """
-        try:
-            brokers = self.admin.list_topics(timeout=self.seconds).brokers
-            asked = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in sorted(brokers)[:1]]
-            answers = self.admin.describe_configs(asked, request_timeout=self.seconds).values() if asked else ()
-            found = [self._result("reading the brokers' settings", answer) for answer in answers]
-        except KafkaException as error:
-            raise translate("reading the brokers' settings", error, self.bootstrap) from error
-        except KafkaUnavailable:
-            raise
-        except KafkaError:
-            return 1
-        return max((int(entries[IN_SYNC].value or 1) for entries in found if IN_SYNC in entries), default=1)
-
     @_patient
     def beginning(self, begins: Collection[str]) -> list[str]:
         """The names of topics that begin with one of these.

@@ -34,7 +34,7 @@ def run(site: Site) -> Iterator[Finding]:
     wanted = wanted_topics(site.pipeline, site.catalogue)
     actual = site.kafka.describe([topic.name for topic in wanted])
     try:
-        actions = plan_topics(wanted, actual, site.kafka.beginning([""]), site.kafka.least_in_sync())
+        actions = plan_topics(wanted, actual, site.kafka.beginning([""]))
     except KafkaError as error:
         yield Finding(Level.ERROR, "topics", f"{error.what}: {error.means}", error.fix)
         return

@@ -6,16 +6,14 @@ The brokers are librdkafka's own stand-in, inside the client, which makes topics
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import Kafka, Topic, untaken
+from cdc.log.client import Kafka, untaken
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, loads
 from connectors import cut_snapshot
@@ -128,50 +126,3 @@ def test_of_several_reasons_the_one_that_lasts_is_told() -> None:
     told = untaken("writing", [passing, lasting, passing], "here")
     assert not told.transient and "the right to" in str(told.fix)
     assert untaken("writing", [passing], "here").transient
-
-
-class Brokers:
-    """What an admin client is told of settings."""
-
-    def __init__(self, **settings: str) -> None:
-        self.asked: list[Any] = []
-        self._entries = {
-            name.replace("_", "."): SimpleNamespace(value=value, is_default=False, source=4)
-            for name, value in settings.items()
-        }
-
-    def poll(self, _timeout: float) -> int:
-        return 0
-
-    def list_topics(self, **_: Any) -> Any:
-        part = SimpleNamespace(replicas=[1])
-        return SimpleNamespace(brokers={7: None, 9: None}, topics={"t": SimpleNamespace(partitions={0: part})})
-
-    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
-        answer: Future[Any] = Future()
-        if self._entries.get("denied"):
-            answer.set_exception(KafkaException(CoreError(CoreError.CLUSTER_AUTHORIZATION_FAILED)))
-        else:
-            answer.set_result(self._entries)
-        self.asked += [(one.restype.name, one.name) for one in resources]
-        return dict.fromkeys(resources, answer)
-
-
-@pytest.mark.parametrize(
-    ("said", "copies"),
-    [({"min_insync_replicas": "2"}, 2), ({}, 1), ({"denied": "yes"}, 1)],
-    ids=["2", "none", "denied"],
-)
-def test_how_many_copies_must_be_in_sync_is_asked_of_a_broker(kafka: Kafka, said: dict[str, str], copies: int) -> None:
-    """Who may not ask that goes on: the setting of a topic that is there tells."""
-    brokers = Brokers(**said)
-    kafka.admin = brokers  # type: ignore[assignment]
-    assert kafka.least_in_sync() == copies
-    assert brokers.asked == [("BROKER", "7")]
-
-
-def test_a_topic_tells_how_many_of_its_copies_must_be_in_sync_wherever_that_is_set(kafka: Kafka) -> None:
-    kafka.admin = Brokers(min_insync_replicas="2")  # type: ignore[assignment]
-    assert kafka.describe(["t"])["t"] == Topic("t", 1, 1, {}, in_sync=2)
-    kafka.admin = Brokers()  # type: ignore[assignment]
-    assert kafka.describe(["t"])["t"].in_sync == 1

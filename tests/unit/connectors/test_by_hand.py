@@ -170,7 +170,6 @@ def test_topics_of_a_whole_schema_are_found_without_the_list(monkeypatch: pytest
     policies = {**dict.fromkeys(topics + others, "compact"), **dict.fromkeys(loose, "delete")}
     policies["flights.shop.new-dlt"] = ""  # the brokers' own
     kafka = SimpleNamespace(
-        least_in_sync=lambda: 1,
         beginning=lambda begins: [name for name in policies if name.startswith(tuple(begins))],
         describe=lambda names: {
             name: Topic(name, 2, 1, {"cleanup.policy": policies[name]} if policies[name] else {}) for name in names

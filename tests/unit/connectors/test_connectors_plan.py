@@ -124,24 +124,6 @@ def test_a_topic_of_one_partition_is_never_mended_by_the_files_number() -> None:
     assert "drop FILE --topics" in fixes[marker_topic(pipeline())]
 
 
-def test_topics_of_which_brokers_would_take_no_record_are_refused() -> None:
-    """With min.insync.replicas=2 and one copy Connect tried again nearly without end, and said RUNNING."""
-    wanted = data_topics(pipeline(), catalogue())
-    with pytest.raises(
-        KafkaError, match=r"min\.insync\.replicas is 2, and new .* kafka\.replication_factor: 1"
-    ) as error:
-        plan_topics(wanted, {}, least=2)
-    assert "kafka.replication_factor to 2 at least" in error.value.fix
-    there = {topic.name: replace(topic, in_sync=2) for topic in wanted}
-    with pytest.raises(
-        KafkaError, match=r"of flights\.public\.flights, .* is 2, and copies of each record are 1"
-    ) as error:
-        plan_topics(wanted, there)
-    assert "kafka-reassign-partitions.sh" in error.value.fix
-    assert plan_topics(wanted, {name: replace(one, replication=2) for name, one in there.items()}, least=3) == []
-    assert len(plan_topics([replace(one, replication=2) for one in wanted], {}, least=2)) == 2
-
-
 # --- connector and slot
 
 

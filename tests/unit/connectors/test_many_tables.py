@@ -181,7 +181,7 @@ def test_topics_with_the_same_wrong_settings_are_one_finding(monkeypatch: pytest
         SimpleNamespace(name=name, before={}, after={"segment.ms": "1"}, detail="set segment.ms=1") for name in names(9)
     ]
     monkeypatch.setattr(brokers, "plan_topics", lambda *_: actions)
-    kafka = SimpleNamespace(describe=lambda *_: {}, least_in_sync=lambda: 1, beginning=lambda _: [])
+    kafka = SimpleNamespace(describe=lambda *_: {}, beginning=lambda _: [])
     asked = site(kafka=kafka, catalogue=catalogue(), source=Exception())
     [told] = gathered(brokers.run(asked))
     assert told.message == (
@@ -193,7 +193,7 @@ def test_topics_of_too_few_copies_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     wanted = [Topic(name, 2, 3, {}) for name in names(9)]
     there = {topic.name: replace(topic, replication=1) for topic in wanted}
     monkeypatch.setattr(brokers, "wanted_topics", lambda *_: wanted)
-    kafka = SimpleNamespace(describe=lambda *_: there, least_in_sync=lambda: 1, beginning=lambda _: sorted(there))
+    kafka = SimpleNamespace(describe=lambda *_: there, beginning=lambda _: sorted(there))
     asked = site(kafka=kafka, catalogue=catalogue(), source=Exception())
     [told] = gathered(brokers.run(asked))
     assert told.level is Level.WARNING and "kafka-reassign-partitions.sh" in told.fix
@@ -207,7 +207,6 @@ def test_topics_of_too_few_copies_are_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_topic_of_somebody_elses_that_kafka_would_call_the_same_is_told() -> None:
     kafka = SimpleNamespace(
         describe=lambda *_: {},
-        least_in_sync=lambda: 1,
         beginning=lambda _: ["flights_public_flights", "flights.public.x"],
     )
     [told] = brokers.run(site(kafka=kafka, catalogue=catalogue(), source=Exception()))

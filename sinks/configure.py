@@ -185,8 +185,8 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
     Args:
         name: the sink's.
         sink: its part of the pipeline file.
-        views: all that it keeps. What a fold shows is known once Spark has analysed it (``operations.gate`` remembers it):
-            with one of which it is not, `mapping:` may name anything.
+        views: all that it keeps. What a fold shows is known once Spark has analysed it: with one of which it is not,
+            `mapping:` may name anything.
         goes_on: a generation goes on as it was made, and a field that `mapping:` names may have gone since.
 
     Raises:

@@ -109,9 +109,9 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
             with found.step():  # one that no sink keeps, or whose sink has other troubles
                 placed.append((pipeline, _as_far_as_it_goes(pipeline, catalogue, name, found)))
     found.wrong += wrong_expressions(pipeline, placed, say, steady=True)
-    for name, search, views in folding:
+    for name, search, kept in folding:
         with found.step():
-            check_mapping(name, search, _as_spark_found(pipeline, views))
+            check_mapping(name, search, _as_spark_found(pipeline, kept))
     once = {str(part): part for part in found.wrong}
     return list(once.values())
 

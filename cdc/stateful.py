@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cdc.errors import ConfigError
@@ -23,6 +23,12 @@ class StatefulView(View):
     made = "made of events"
     # Where the file says how.
     said = ""
+
+    @property
+    def shown(self) -> Collection[str] | None:
+        """The fields of a document beside the columns; None while nobody knows them, for Spark has not seen the
+        expressions."""
+        return self.state.keys() if self.state else None
 
     @property
     def needs_spark(self) -> bool:

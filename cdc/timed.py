@@ -8,7 +8,7 @@ however often and in whatever batches it is read. docs/decisions/windows.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -141,6 +141,12 @@ class WindowView(TimedView):
     said = "window"
 
     @property
+    def shown(self) -> Collection[str]:
+        """The fields of a document, in order, as ``spark.events.windows`` has them with their types."""
+        several = ["grouping"] if len(self.groupings) > 1 else []
+        return [*several, *self.by, "window_start", "window_end", *self.measures, "late"]
+
+    @property
     def expressions(self) -> list[str]:
         """All Spark SQL of it."""
         return [*([self.condition] if self.condition else []), *self.by.values(), *self._measured]
@@ -246,6 +252,12 @@ class MatchView(TimedView):
 
     made = "made of events that belong together"
     said = "match"
+
+    @property
+    def shown(self) -> Collection[str]:
+        """The fields of a document, in order, as ``spark.events.matches`` has them with their types."""
+        after = ["since", "count"] if self.count else ["followed", "count", "then"] if self.keep != "alone" else []
+        return ["key", "at", *self.first.fields, *after, "late"]
 
     @property
     def expressions(self) -> list[str]:

@@ -8,7 +8,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
 from cdc.log.client import Topic
 from cdc.log.letters import MORE_BYTES
-from cdc.outbox import is_outbox
+from cdc.outbox import is_outbox, topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.resolve.versions import kept_versions
 from connectors.actions import Action
@@ -138,6 +138,24 @@ def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterab
         if changed:
             actions.append(_alter(topic.name, {key: there.config.get(key) for key in changed}, changed))
     return actions
+
+
+def resized_topics(pipeline: Pipeline, tables: Iterable[str], actual: Mapping[str, Topic]) -> dict[str, KafkaError]:
+    """Tables of which a topic has another number of partitions than the file says, and what ``plan_topics`` raises.
+
+    Args:
+        pipeline: the loaded file.
+        tables: ``schema.table``, that are captured.
+        actual: those of their topics that exist.
+    """
+    kafka, events = pipeline.kafka, {topic.name: topic for topic in event_topics(pipeline)}
+    of = {topic: table for table in tables for topic in topics_of_table(pipeline, table)}
+    wanted = [events.get(name) or Topic(name, kafka.partitions, kafka.replication_factor, {}) for name in sorted(of)]
+    return {
+        of[topic.name]: _other_partitions(topic, there, wanted, actual)
+        for topic in wanted
+        if (there := actual.get(topic.name)) is not None and there.partitions != topic.partitions
+    }
 
 
 def _other_partitions(topic: Topic, there: Topic, wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> KafkaError:

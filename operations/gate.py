@@ -1,7 +1,8 @@
 """Views held against the tables before anything is captured or written: what `run` would refuse, all of it at once.
 
 Names, keys, joins and types need the catalogue alone. Spark SQL needs Spark's analyser, in a session of ten seconds: it
-is started only for expressions that it has not accepted before (``<state_dir>/<pipeline>/expressions.json``).
+is started only for expressions that it has not accepted before (``<state_dir>/<pipeline>/expressions.json``, with the
+fields of each fold's state, which `mapping:` of a search sink may name).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
+from cdc.fold import FoldView
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
@@ -85,6 +88,7 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
     """
     found = Gathering()
     placed: list[Placed] = []
+    folding: list[tuple[str, SearchSink, Sequence[View]]] = []
     for name, sink in pipeline.sinks.items():
         with found.step():
             views = resolve_views(
@@ -93,6 +97,8 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
             placed += [(pipeline, view) for view in views]
             if isinstance(sink, SearchSink):
                 check_mapping(name, sink, views)
+                if any(isinstance(view, FoldView) for view in views):
+                    folding.append((name, sink, views))  # what one shows Spark tells
             odd = [view for view in views if not sink.can_name(view.name)]
             refuse_unlike_tables(pipeline, name, odd if kept_too or not odd else _not_kept(pipeline, name, odd))
             if keeps_history(pipeline, name):  # `run` would go on without one, and the log forgets
@@ -103,6 +109,9 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
             with found.step():  # one that no sink keeps, or whose sink has other troubles
                 placed.append((pipeline, _as_far_as_it_goes(pipeline, catalogue, name, found)))
     found.wrong += wrong_expressions(pipeline, placed, say, steady=True)
+    for name, search, kept in folding:
+        with found.step():
+            check_mapping(name, search, _as_spark_found(pipeline, kept))
     once = {str(part): part for part in found.wrong}
     return list(once.values())
 
@@ -191,27 +200,46 @@ def wrong_expressions(
     for defined, view in placed:
         if view.needs_spark or (isinstance(view, JoinedView) and needed(view)):
             asked[_question(pipeline, view, steady)] = (defined, view)
-    path = state_dir(pipeline) / pipeline.name / "expressions.json"
-    try:
-        accepted = set(json.loads(path.read_text()))
-    except (FileNotFoundError, ValueError):
-        accepted = set()
+    accepted = _accepted(pipeline)
     found = Gathering()
-    new = [question for question in asked if question not in accepted]
+    new = [q for q, (_, view) in asked.items() if q not in accepted or (isinstance(view, FoldView) and not accepted[q])]
     if new:
         say(f"starting Spark to read the expressions of {', '.join(sorted({asked[q][1].name for q in new}))}")
-        right = []
+        right = dict[str, list[str]]()
         try:
             with waiting_for("Spark: reading the views' expressions"), analyser(pipeline) as spark:
                 for question in new:
                     with found.step():
-                        (refuse_moving if steady else analysed_view)(spark, *asked[question])
-                        right.append(question)
+                        view = (refuse_moving if steady else analysed_view)(spark, *asked[question])[0]
+                        right[question] = [*view.state] if isinstance(view, FoldView) else []
         except HeadwaterError as error:  # no Java here, say: who only applies needs none
             say(f"warning: the expressions were not read: {error.what}")
         if right:
-            write_atomic(path, json.dumps(sorted({*accepted, *right})))
+            write_atomic(_path(pipeline), json.dumps(accepted | right, sort_keys=True))
     return found.wrong
+
+
+def _path(pipeline: Pipeline) -> Path:
+    return state_dir(pipeline) / pipeline.name / "expressions.json"
+
+
+def _accepted(pipeline: Pipeline) -> dict[str, list[str]]:
+    """What Spark has accepted: of a fold with the fields of its state, which an older Headwater did not note."""
+    try:
+        said = json.loads(_path(pipeline).read_text())
+        return {str(one): [] for one in said} if isinstance(said, list) else dict(said)
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def _as_spark_found(pipeline: Pipeline, views: Sequence[View]) -> list[View]:
+    """The views, of which a fold that Spark has accepted has the fields of its state, without their types."""
+    accepted = _accepted(pipeline)
+    known = [accepted.get(_question(pipeline, view, True)) if isinstance(view, FoldView) else None for view in views]
+    return [
+        replace(view, state=dict.fromkeys(names, "")) if names and isinstance(view, FoldView) else view
+        for view, names in zip(views, known, strict=True)
+    ]
 
 
 def _question(pipeline: Pipeline, view: View, steady: bool) -> str:

@@ -185,8 +185,8 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
     Args:
         name: the sink's.
         sink: its part of the pipeline file.
-        views: all that it keeps. What one that keeps a state shows is known once Spark has analysed it: with one of
-            which it is not, `mapping:` may name anything.
+        views: all that it keeps. What a fold shows is known once Spark has analysed it: with one of which it is not,
+            `mapping:` may name anything.
         goes_on: a generation goes on as it was made, and a field that `mapping:` names may have gone since.
 
     Raises:
@@ -202,7 +202,7 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
                 if column := columns.get(out):
                     fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
                 found.wrong.append(ConfigError(what, fix=fix))
-    if not goes_on and not any(isinstance(view, StatefulView) and not view.state for view in views):
+    if not goes_on and not any(isinstance(view, StatefulView) and view.shown is None for view in views):
         copied = {*_copied(sink.mapping)}
         for field, near in _named_wrong(sink.mapping, [_fields(view) for view in views]):
             if field not in copied:
@@ -219,7 +219,7 @@ def _fields(view: View) -> dict[str, dict[str, Any] | None]:
     may be mapped as one likes."""
     names = [out for _, out in view.columns]
     if isinstance(view, StatefulView):
-        names += view.state
+        names += view.shown or ()
     if not isinstance(view, JoinedView):
         return dict.fromkeys([*names, *view.fields])
     mapped = view.elasticsearch_mapping()

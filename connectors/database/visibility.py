@@ -15,6 +15,11 @@ from connectors.postgres import Connection, explained
 # The log has of a transaction's id (xid8) the lower half alone.
 IN_THE_LOG = 1 << 32
 LOOK_SECONDS = 0.01
+UNDER_WAY = "SELECT pg_snapshot_xip(pg_current_snapshot())::text::bigint"
+# A snapshot names those of all databases. Of which one a session is, and its transaction, every role may see.
+ELSEWHERE = """\
+SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND datname <> current_database()
+UNION ALL SELECT transaction::text::bigint FROM pg_prepared_xacts WHERE database <> current_database()"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class Visible:
 
     Attributes:
         end: transactions from this one on have begun later.
-        under_way: those before it that could not be seen.
+        under_way: those before it that could not be seen, but for other databases'.
     """
 
     end: int
@@ -73,8 +78,18 @@ def read_visible(connection: Connection, seconds: float = 0.0) -> Visible:
     end = next_transaction(connection)
     while True:
         with explained("asking which transactions are under way"):
-            rows = connection.execute("SELECT pg_snapshot_xip(pg_current_snapshot())::text::bigint").fetchall()
-        under_way = frozenset(int(number) for (number,) in rows if int(number) < end)
+            rows = connection.execute(UNDER_WAY).fetchall()
+            under_way = frozenset(int(number) for (number,) in rows if int(number) < end)
+            if under_way:
+                under_way -= _elsewhere(connection, under_way)
         if not under_way or time.monotonic() > until:
             return Visible(end, under_way)
         time.sleep(LOOK_SECONDS)
+
+
+def _elsewhere(connection: Connection, numbers: frozenset[int]) -> frozenset[int]:
+    """Those of these transactions that are certainly of another database: they can't have written here, and one may be
+    open for hours. Whatever is not known to be stays, as one of this database does that has committed and waits for its
+    standby. None of two that are alive has the other's lower half (``xid``)."""
+    elsewhere = {int(number) for (number,) in connection.execute(ELSEWHERE).fetchall()}
+    return frozenset(number for number in numbers if number % IN_THE_LOG in elsewhere)

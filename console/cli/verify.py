@@ -19,7 +19,7 @@ from console.cli.shared.options import json_option, master_option, pipeline_argu
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
 
-KINDS = ("missing", "extra", "changed", "moving")
+KINDS = ("missing", "extra", "changed", "moving", "unseen")
 
 
 @click.command(
@@ -175,6 +175,8 @@ def _verdict(view: Mapping[str, Any]) -> str:
     words = ["equal" if view["equal"] else f"{view['differences']:,} differ"]
     if view["undecided"]:
         words.append(f"{view['undecided']:,} never stood still")
+    if view["invisible"]:
+        words.append(f"{view['invisible']:,} not visible in Postgres yet")
     if view["doubtful"]:
         words.append(f"{view['doubtful']:,} depend on events that may have been given up")
     if view["within"]:

@@ -103,7 +103,9 @@ class _Audit(Collector):
         yield _gauge("differences", "Keys that differ.", [(of, view["differences"]) for of, view in views])
         moving = [(of, view["undecided"]) for of, view in views]
         yield _gauge("undecided", "Keys whose rows never stood still.", moving)
-        # What an older Headwater has noted lacks it.
+        # What an older Headwater has noted lacks these.
+        unseen = [(of, view.get("invisible", 0)) for of, view in views]
+        yield _gauge("invisible", "Keys whose newest change can't be seen in Postgres yet.", unseen)
         doubtful = [(of, view.get("doubtful", 0)) for of, view in views]
         yield _gauge("doubtful", "Keys that differ, and depend on events that may have been given up.", doubtful)
         named = "Differing keys that the report names, by kind; it names 20 of each at the most."

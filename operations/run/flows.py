@@ -131,19 +131,21 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
     return typed, analyse(spark, typed, refuse).types
 
 
-def refuse_moving(spark: SparkSession, pipeline: Pipeline, view: View) -> None:
+def refuse_moving(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[View, Mapping[str, str]]:
     """As ``analysed_view``, and what gives another value each time that it is asked: of a file, before it is applied.
 
     Raises:
         ConfigError: expressions that Spark does not take, or that say something else tomorrow (terminal).
     """
-    typed, _ = analysed_view(spark, pipeline, view)
+    typed, computed = analysed_view(spark, pipeline, view)
     refuse = _placed(pipeline, view)
     if isinstance(typed, StatefulView):
-        return refuse_unsteady_events(spark, typed, refuse)
+        refuse_unsteady_events(spark, typed, refuse)
+        return typed, computed
     if isinstance(typed, JoinedView):
         refuse_unsteady_parts(spark, typed, refuse)
     refuse_unsteady(spark, typed, refuse)
+    return typed, computed
 
 
 def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:

@@ -9,6 +9,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +17,7 @@ from cdc.errors import HeadwaterError, SlotLost, TableChanged
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
 from connectors.promotion import follow
+from connectors.resized import in_a_line, resized
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
@@ -86,7 +88,7 @@ class SourceWatch:
         self._tables = TableWatch(pipeline, kept_keys(pipeline))  # before the sinks are brought to what is there now
         self._revival = Revival(pipeline, self.check)
         self._wal = WalWatch(pipeline, self.check)
-        self._greeted = False
+        self._greeted = self._sized = False
         self._checked = self._looked = self._weighed = 0.0
         self._watching = Repeating("source watch", self._watch, TABLE_SECONDS, at_once=True, last=self._close)
 
@@ -148,6 +150,7 @@ class SourceWatch:
             self._weighed = self._checked - WAL_SECONDS
             if refused := owner_refused(self.pipeline.source):
                 self.news.append(f"warning: {refused}")
+            self._size()
             return
         try:
             self._look()
@@ -163,6 +166,7 @@ class SourceWatch:
         if time.monotonic() - self._checked >= CHECK_SECONDS:
             self.check()
             self._checked = time.monotonic()
+            self._size()
         if time.monotonic() - self._looked >= CONNECTOR_SECONDS:
             self._looked = time.monotonic()
             if done := self._revival.look():
@@ -170,6 +174,14 @@ class SourceWatch:
         if time.monotonic() - self._weighed >= WAL_SECONDS:
             self._weighed = time.monotonic()
             self.news.extend(self._wal.look())
+
+    def _size(self) -> None:
+        """Say of each topic that somebody has resized, once: `status` tells for as long as it is so."""
+        if self._sized:
+            return
+        with suppress(HeadwaterError):  # who does not answer is asked again with the next check
+            self.news.extend(f"warning: {in_a_line(error)}" for error in resized(self.pipeline).values())
+            self._sized = True
 
     def _close(self) -> None:
         self._tables.close()

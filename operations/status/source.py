@@ -18,6 +18,7 @@ from connectors.debezium import connector_name
 from connectors.lost_offset import READ_AGAIN
 from connectors.names import Names
 from connectors.postgres import connect
+from connectors.resized import in_a_line, resized
 from connectors.rest import STANDS_STILL, ConnectClient, Status
 from connectors.source_gaps import refuse_unfollowed
 from connectors.wal.budget import NONE, RANK, Budget
@@ -44,6 +45,7 @@ class SourceState:
         self._slot = _Answer(lambda: _slot(pipeline))
         self._history = _Answer(lambda: _history(pipeline))
         self._tables = _Answer(lambda: _tables(pipeline))
+        self._resized = _Answer(lambda: _resized(pipeline))
 
     def report(self) -> dict[str, Any]:
         """The shape of ``--json``; waits no longer than ``PATIENCE_SECONDS`` from the beginning."""
@@ -52,6 +54,7 @@ class SourceState:
         slot = seen.slot if seen else None
         # Without an answer nothing is said: Postgres is away, which the slot tells, or was applied by an older version.
         tables, _ = self._tables.wait(self._until)
+        resized, _ = self._resized.wait(self._until)
         elsewhere, _ = self._history.wait(self._until)
         words = connector_words(connector_name(self.pipeline), status, error)
         reasons = [words["connector_error"], other or elsewhere or _lacking(self.pipeline, slot)]
@@ -62,7 +65,7 @@ class SourceState:
             "slot_active": None if slot is None else slot.active,
             "slot_lag_bytes": None if slot is None else slot.behind_bytes,
             "wal": judged(self.pipeline, seen).to_dict(),
-            "tables": tables or {},
+            "tables": {**(resized or {}), **(tables or {})},
             "error": "; ".join(reason for reason in reasons if reason) or None,
         }
 
@@ -118,6 +121,10 @@ def _tables(pipeline: Pipeline) -> dict[str, str]:
     with connect(pipeline.source) as connection:
         changed = find_changed(connection, Names.of(pipeline), pipeline.source.publication)
     return {table: f"{error.what}: {error.fix}" for table, error in changed.items()}
+
+
+def _resized(pipeline: Pipeline) -> dict[str, str]:
+    return {table: in_a_line(error) for table, error in resized(pipeline, PATIENCE_SECONDS).items()}
 
 
 def _lacking(pipeline: Pipeline, slot: Slot | None) -> str:

@@ -12,7 +12,7 @@ from operations.verify.buckets import Side, twice
 # How many differing keys a report names; more only make it long.
 NAMED = 20
 
-Kind = Literal["missing", "extra", "changed", "moving", "doubted"]
+Kind = Literal["missing", "extra", "changed", "moving", "unseen", "doubted"]
 
 
 @dataclass
@@ -24,9 +24,11 @@ class Comparison:
         compared: rows that are there.
         differences: how many keys lack, should not be there, or hold something else.
         missing, extra, changed: the first of each kind.
-        moving: the first keys that could not be decided: their rows changed each time they were looked at, or their
-            newest change is in the log and can't be seen yet.
+        moving: the first keys that could not be decided: their rows changed each time they were looked at.
         undecided: how many these are in all; they do not count as differences.
+        unseen: the first keys whose newest change is in the log and can't be seen in Postgres yet: what they must be
+            nobody can tell.
+        invisible: how many these are in all; they do not count as differences.
         doubted: the first keys that differ, but may be right: what they must be depends on events that may have been
             given up, because their partition stood still for ten minutes, or that the log has lost.
         doubtful: how many these are in all; they do not count as differences.
@@ -49,6 +51,8 @@ class Comparison:
     changed: list[str] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     undecided: int = 0
+    unseen: list[str] = field(default_factory=list)
+    invisible: int = 0
     doubted: list[str] = field(default_factory=list)
     doubtful: int = 0
     within: int = 0
@@ -69,6 +73,8 @@ class Comparison:
         """Count a difference, and name it while the list is short."""
         if kind == "moving":
             self.undecided += 1
+        elif kind == "unseen":
+            self.invisible += 1
         elif kind == "doubted":
             self.doubtful += 1
         else:
@@ -82,8 +88,8 @@ class Comparison:
         self.differences = 0
         self.missing, self.extra, self.changed = [], [], []
         if not differences_only:
-            self.undecided = self.doubtful = 0
-            self.moving, self.doubted = [], []
+            self.undecided = self.invisible = self.doubtful = 0
+            self.moving, self.unseen, self.doubted = [], [], []
 
 
 def kind_of(wanted: bytes | None, held: bytes | None, *, stays: bool = False) -> Kind | None:
@@ -99,7 +105,7 @@ def kind_of(wanted: bytes | None, held: bytes | None, *, stays: bool = False) ->
     return "missing" if held is None else "extra" if wanted is None else "changed"
 
 
-_MARKS: dict[Kind, str] = {"missing": "-", "extra": "+", "changed": "~", "doubted": "?"}
+_MARKS: dict[Kind, str] = {"missing": "-", "extra": "+", "changed": "~", "unseen": "*", "doubted": "?"}
 _KINDS = {mark: kind for kind, mark in _MARKS.items()}
 
 

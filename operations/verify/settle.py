@@ -9,7 +9,8 @@ deleted again is absent from both truths, and a warehouse whose batch takes half
 
 A commit is in the log, and so in the sink, before others can see it, and as long as a synchronous standby does not
 answer neither truth has it. So of keys that would be called wrong the log is asked for the newest record, where some
-transaction was under way: if it is of that one, the row is moving.
+transaction was under way: if it is of that one, the row can't be seen yet, and is neither right nor wrong, however far
+the sink has come.
 
 Of views that are made of events a moment is an end of the log, and not a snapshot (operations/verify/looks.py).
 """
@@ -179,13 +180,17 @@ class Settler:
         return same, moved
 
     def _in_sight(self, keys: Keys, moved: Keys, visible: Visible) -> Keys:
-        """Those of the keys whose newest record everybody can see; the others have moved."""
+        """Those of the keys whose newest record everybody can see; the others go to those that have moved, marked."""
         pipeline, same = self.holding.opened.pipeline, self._keys()
         for page in keys.pages(LOOKED_FOR):
             found = newest_transactions(pipeline, self.view, [unmarked(key)[1] for key in page])
             end = next_number(pipeline)
             for key in page:
-                (same if visible.has(found.get(unmarked(key)[1]), end) else moved).add(key)
+                bare = unmarked(key)[1]
+                if visible.has(found.get(bare), end):
+                    same.add(key)
+                else:
+                    moved.add(marked("unseen", bare))
         same.flush()
         return same
 
@@ -204,11 +209,12 @@ class Settler:
 
 
 def _note_all(result: Comparison, keys: Keys, certain: Keys | None, unclear: Keys) -> None:
-    """Count keys: as real differences, which are handed on, or as rows that would not stand still."""
+    """Count keys: as real differences, which are handed on, or as rows that would not stand still. Of some nobody can
+    tell what they must be, whether the sink was seen to catch up or not."""
     for page in keys.pages(PAGE):
         for key in page:
             kind, bare = unmarked(key)
-            if kind == "doubted":
+            if kind in ("doubted", "unseen"):
                 result.note(kind, bare)
                 unclear.add(key)
                 continue

@@ -80,7 +80,7 @@ def _verify(world: World, verdict: Verdict) -> None:
             named = [view[kind] for kind in ("missing", "extra", "changed")]
             verdict.note(f"verify {sink['sink']}/{view['view']}", *named)
             unnamed = view["differences"] - sum(map(len, named))
-            verdict.wrong += max(0, unnamed) + view["undecided"]
+            verdict.wrong += max(0, unnamed) + view["undecided"] + view["invisible"]
     if not report["equal"] and not verdict.words:
         verdict.wrong += 1
         verdict.words.append(f"verify says that they are not equal: {json.dumps(report)[:1000]}")

@@ -16,10 +16,11 @@ from connectors.postgres import Connection
 
 
 class Postgres:
-    """A session: what it was told, in transactions, and which ids are under way at each question."""
+    """A session: what it was told, in transactions, which ids are under way at each question, and which of other
+    databases."""
 
-    def __init__(self, *under_way: list[int]) -> None:
-        self.under_way, self.said = [*under_way], list[str]()
+    def __init__(self, *under_way: list[int], end: int = 100, elsewhere: tuple[int, ...] = ()) -> None:
+        self.under_way, self.said, self.end, self.elsewhere = [*under_way], list[str](), end, elsewhere
 
     @contextmanager
     def transaction(self) -> Any:
@@ -31,7 +32,9 @@ class Postgres:
         text = query if isinstance(query, str) else query.as_string(None)
         self.said.append(text)
         if "xact_id" in text:
-            return SimpleNamespace(fetchone=lambda: (100,))
+            return SimpleNamespace(fetchone=lambda: (self.end,))
+        if "backend_xid" in text:
+            return SimpleNamespace(fetchall=lambda: [(one,) for one in self.elsewhere])
         return SimpleNamespace(fetchall=lambda: [(one,) for one in self.under_way.pop(0)])
 
 
@@ -51,3 +54,13 @@ def test_only_what_was_in_the_log_before_is_waited_for(monkeypatch: pytest.Monke
     assert asked([7, 101], [7], [102], seconds=9) == Visible(100, frozenset())
     assert asked([7, 8, 101], [8, 101], [8], seconds=1.5) == Visible(100, frozenset({8}))
     assert asked([7, 8, 101], seconds=0) == Visible(100, frozenset({7, 8}))
+
+
+def test_a_transaction_of_another_database_has_written_nothing_here() -> None:
+    """One that was open for hours let each round of `verify` read the topic once more."""
+    later = visibility.IN_THE_LOG  # ids have two halves by then, and a session shows the lower one
+    postgres = Postgres([later + 7, later + 8, later + 9], end=later + 100, elsewhere=(8, 9, 10))
+    assert read_visible(cast(Connection, postgres), 0.0) == Visible(later + 100, frozenset({later + 7}))
+    quiet = Postgres([])
+    read_visible(cast(Connection, quiet), 0.0)
+    assert not any("backend_xid" in said for said in quiet.said), "nothing is asked where nothing is under way"

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc.errors import ConnectUnavailable, SourceChanged, SourceError, SourceUnavailable
+from cdc.errors import ConnectUnavailable, KafkaError, KafkaUnavailable, SourceChanged, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline, Source, loads
 from cdc.polling import poll
 from connectors import source_gaps
@@ -80,6 +80,24 @@ def test_a_login_that_is_refused_is_told_once_and_is_no_gap(
     assert len(watch.news) == 1, "a server that is down has not taken the login"
     watch._told(None)
     assert watch.news[-1] == "Postgres takes the login again"
+
+
+def test_a_topic_that_somebody_has_enlarged_is_told_once_the_servers_answer(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told by `check` alone, which nobody asks of a pipeline that was applied long ago."""
+    found = KafkaError("topic shop.public.orders has 5 partitions", means="two partitions", fix="delete it")
+    asked: list[Callable[[], dict[str, KafkaError]]] = [failing(KafkaUnavailable("down")), lambda: {"t": found}]  # type: ignore[list-item]
+    monkeypatch.setattr(source_watch, "resized", lambda _: asked.pop(0)())
+    monkeypatch.setattr(source_watch, "check_source", lambda *_: None)
+    monkeypatch.setattr(source_watch, "CHECK_SECONDS", 0.0)
+    watch = SourceWatch(pipeline)
+    monkeypatch.setattr(watch._tables, "look", dict)
+    watch._watch()
+    assert not watch.news
+    for _ in range(3):
+        watch._look()
+    assert [*watch.news] == ["warning: topic shop.public.orders has 5 partitions: two partitions; delete it"]
 
 
 # -- the tables' owner ---------------------------------------------------------------------------------------------

@@ -187,8 +187,16 @@ def test_a_row_whose_newest_record_can_not_be_seen_yet_is_not_called_wrong(settl
     moves = world()
     moves.visible = Visible(100, frozenset({8}))
     result, certain = settled(moves)
-    assert (result.moving, result.undecided) == (["deleted", "hidden", "newer"], 3)
+    assert (result.unseen, result.invisible, result.moving) == (["deleted", "hidden", "newer"], 3, [])
     assert (sorted(result.extra), result.missing, certain) == (["ghost", "read"], ["lost"], 3)
+
+
+def test_what_can_not_be_seen_yet_is_no_difference_of_a_sink_that_never_caught_up_either(settled: Any) -> None:
+    world = World({"hidden": [], "hot": [1, 2], "wrong": [5]}, {"hidden": 7, "hot": 9, "wrong": 6}, [False])
+    world.records, world.visible = {"hidden": 8, "wrong": 7}, Visible(100, frozenset({8}))
+    result, certain = settled(world)
+    assert (result.unseen, result.invisible, result.extra) == (["hidden"], 1, [])
+    assert (sorted(result.changed), result.caught_up, certain) == (["hot", "wrong"], False, 2)
 
 
 def test_what_the_first_look_saw_is_kept_for_who_repairs(settled: Any) -> None:

@@ -103,7 +103,7 @@ def test_a_second_row_is_named_with_its_place_and_is_the_reason_why_nothing_mend
 
 def test_a_key_as_long_as_a_row_does_not_hide_the_rest(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     view = {"view": "flight", "expected": 2, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
-    view |= dict.fromkeys(("undecided", "doubtful", "within", "repaired"), 0)
+    view |= dict.fromkeys(("undecided", "invisible", "doubtful", "within", "repaired"), 0)
     view |= {
         "equal": False,
         "differences": 2,
@@ -111,8 +111,21 @@ def test_a_key_as_long_as_a_row_does_not_hide_the_rest(pipeline: Pipeline, capsy
         "extra": [],
         "changed": [],
         "moving": [],
+        "unseen": [],
     }
     sink = {"sink": "search", "error": None, "paused": None, "views": [view]}
     _print({"sinks": [sink], "sample": None, "equal": False}, pipeline, 10.0)
     said = capsys.readouterr().out
     assert "missing: aaa" in said and "a… (150,000 characters), 7\n" in said and len(said) < 1000
+
+
+def test_what_nobody_can_tell_yet_is_said_beside_what_is_equal(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = {"view": "flight", "expected": 2, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
+    view |= dict.fromkeys(("undecided", "doubtful", "within", "repaired", "differences"), 0)
+    view |= {"equal": True, "missing": [], "extra": [], "changed": [], "moving": [], "unseen": ["7"], "invisible": 1}
+    sink = {"sink": "search", "error": None, "paused": None, "views": [view]}
+    _print({"sinks": [sink], "sample": None, "equal": True}, pipeline, 10.0)
+    said = capsys.readouterr().out
+    assert "equal, 1 not visible in Postgres yet" in said and "unseen: 7\n" in said

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import types as T
 
 from cdc.errors import ConfigError
 from cdc.fold import FoldView
@@ -15,7 +16,10 @@ from cdc.pipeline import ElasticsearchSink
 from cdc.view import View
 from operations.run import flows
 from sinks.configure import check_mapping, sink_config
+from spark.events import matches, windows
+from spark.events.states import analyse_stateful
 from tests.support.join_cases import CATALOGUE, resolve
+from tests.support.timed import MATCHES, VIEWS
 
 JOINED = resolve(
     "flights",
@@ -83,6 +87,37 @@ def test_what_a_fold_shows_is_known_once_spark_has_seen_it() -> None:
     assert refused({"status": {"type": "text"}, "carrier": {}}, FOLDED) == []
     assert refused({"statsu": {}}, FOLDED) == ["statsu"]
     assert refused({"statsu": {}}, FOLD) == [], "nobody knows yet"
+
+
+@pytest.mark.parametrize(
+    ("view", "right", "near"),
+    [
+        (VIEWS["tumbling"], ("grouping", "kind", "window_start", "p90", "late"), "p9O"),
+        (VIEWS["session"], ("about", "window_end"), "grouping"),
+        (MATCHES["all"], ("key", "at", "user", "followed", "then"), "usre"),
+        (MATCHES["threshold"], ("since", "count"), "followed"),
+        (MATCHES["alone"], ("seen", "late"), "count"),
+    ],
+    ids=lambda one: "",
+)
+def test_what_windows_and_matches_show_the_file_says(view: View, right: tuple[str, ...], near: str) -> None:
+    """`check` and `plan` took any name: it was refused by `run`, which has asked Spark for their types."""
+    assert refused({name: {"type": "keyword"} for name in (*right, near)}, view) == [near]
+
+
+def test_the_fields_that_the_file_says_are_those_that_spark_has_types_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def type_of(_empty: Any, _view: Any, path: tuple[str, ...], *_: Any) -> T.DataType:
+        return T.BooleanType() if path[-1] == "where" else T.StringType()
+
+    for module in (windows, matches):
+        monkeypatch.setattr(module, "empty_frame", lambda *_: None)
+        monkeypatch.setattr(module, "type_of", type_of)
+    monkeypatch.setattr(
+        windows, "planned", lambda _spark, view, _refuse: dict.fromkeys(view.measures, SimpleNamespace(type="double"))
+    )
+    for view in (*VIEWS.values(), *MATCHES.values()):
+        known = analyse_stateful(cast(Any, None), view)
+        assert [*known.state] == [*(view.shown or ())] == [*(known.shown or ())], view
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Captured tables whose topics have another number of partitions than the pipeline file says, as they are now.
+
+``check``, ``plan`` and ``apply`` refuse such a topic. Where one is enlarged under a pipeline that was applied long ago
+nobody asks them: changes of a key go to another partition from then on, with higher positions, so sinks that run stay
+right; but what the old partition has of that key stays there for ever, and a generation that is filled anew shows rows
+that were deleted.
+"""
+
+from __future__ import annotations
+
+from cdc.errors import KafkaError
+from cdc.log.client import SECONDS, Kafka
+from cdc.outbox import topics_of_tables
+from cdc.pipeline import Pipeline
+from connectors.captured import read_captured
+from connectors.names import Names
+from connectors.postgres import connect
+from connectors.topics import resized_topics
+
+
+def resized(pipeline: Pipeline, seconds: float = SECONDS) -> dict[str, KafkaError]:
+    """Captured tables of which a topic has another number of partitions, and what ``check`` says of it.
+
+    Args:
+        pipeline: the loaded file.
+        seconds: how long a request to the brokers may take.
+
+    Raises:
+        SourceError, KafkaError: a server refused or does not answer (the last may be transient).
+    """
+    with connect(pipeline.source) as connection:
+        captured = list(read_captured(connection, Names.of(pipeline)))
+    there = Kafka(pipeline, seconds).describe(topics_of_tables(pipeline, captured)) if captured else {}
+    return resized_topics(pipeline, captured, there)
+
+
+def in_a_line(error: KafkaError) -> str:
+    """What ``check`` says of it, and the way out."""
+    return f"{error.what}: {error.means}; {error.fix}"

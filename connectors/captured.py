@@ -52,6 +52,11 @@ class Gap:
     key: bool = False
     mending: bool = False
 
+    @property
+    def unsent(self) -> bool:
+        """What is missing never came: what a topic has lost was in it, and history may have read it."""
+        return not all(reason.startswith(LOST) for reason in self.reasons)
+
     def to_dict(self) -> dict[str, Any]:
         """As it is kept."""
         return asdict(self)
@@ -209,8 +214,7 @@ def _note(
         " begins = excluded.begins, left_at = NULL, read_through = CASE WHEN {1} THEN t.read_through END"
     ).format(names.identifier(names.captured), sql.Literal(sweep))  # swept is what stays in its topic
     kept = None if gap is None else json.dumps(gap.to_dict())
-    # What a topic has lost was in it, and history may have read it; what never came is known to nobody.
-    missing = gap is not None and not all(reason.startswith(LOST) for reason in gap.reasons)
+    missing = gap is not None and gap.unsent
 
     def run(servers: Servers) -> None:
         if missing:

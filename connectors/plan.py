@@ -20,6 +20,7 @@ from connectors.plan_refusals import emptied_tables, refuse_discontinued, refuse
 from connectors.requests import plan_snapshot, plan_sweep
 from connectors.servers import Servers
 from connectors.topics import plan_topics, wanted_topics
+from connectors.writers import plan_writers
 
 
 def plan(servers: Servers, actual: Actual, *, forget: bool = True) -> list[Action]:
@@ -74,7 +75,6 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
         pipeline.source.publication,
         [*captured, *names.published],
         servers.setup.info.server_version,
-        fresh=actual.fresh,
     )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
     emptied = emptied_tables(servers, actual)
@@ -100,6 +100,8 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
         *triggers,
         *grants,
         *publication,
+        # A first slot is made behind the publication, and waits by itself for every transaction that is open.
+        *([] if actual.fresh else plan_writers(pipeline.source.publication, captured, actual.captured, gaps)),
         *plan_topics(wanted, actual.topics, servers.kafka.beginning([""])),
         *plan_renewal(servers.connector, sorted(gaps), renewed, keeping(pipeline), there=actual.connector is not None),
         *noted,

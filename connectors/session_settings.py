@@ -16,13 +16,18 @@ _LIFTED = (
     ("transaction_timeout", "0", 170000),
 )
 # Debezium reads intervals and bytea in these forms alone: of others it makes other values, or its task fails. Its
-# transactions wait for Kafka, and the slot for the end of the oldest transaction.
+# transactions wait for Kafka, and the slot for the end of the oldest transaction. Its commits are watermarks and
+# heartbeats: waiting for a standby that is silent, one of them would hold up the stream with all its changes. One that
+# is lost with the primary is missed by nobody. The log is read up to it whether it waits or not; a place beyond the
+# switch is refused as with any other commit (docs/decisions/promotion.md), and from one before it the chunk is read
+# again.
 _DEBEZIUM = {
     "IntervalStyle": "postgres",
     "bytea_output": "hex",
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
     "statement_timeout": "0",
+    "synchronous_commit": "local",
 }
 
 

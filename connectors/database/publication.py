@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from psycopg import errors, sql
 
@@ -13,15 +12,15 @@ from connectors.actions import Action, statements
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
 
-if TYPE_CHECKING:
-    from connectors.servers import Servers
-
 # A TRUNCATE has no key and could not be written to a compacted topic: it is not even sent. See policy.truncate.
 SENT = frozenset({"insert", "update", "delete"})
 OPTIONS = sql.SQL("publish = 'insert, update, delete', publish_via_partition_root = true")
 # Since 18 Postgres refuses the application's updates of a table with REPLICA IDENTITY FULL and a generated column,
 # unless the publication sends generated columns too (the connector leaves them out again).
 GENERATED, GENERATED_SINCE = sql.SQL("publish_generated_columns = stored"), 180000
+# The minor release of each major one from which on the log is read with a publication's change in mind also behind a
+# transaction that was open meanwhile. 18 does it from its first one on.
+HEEDS = {14: 18, 15: 13, 16: 9, 17: 5}
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,6 @@ class Publication:
     def right_options(self) -> bool:
         """It sends what is needed, and nothing that is not."""
         return self.via_root and self.operations == SENT and self.generated is not False
-
-    @property
-    def sends_all(self) -> bool:
-        """Of the rows of its tables no change is missing."""
-        return self.via_root and self.operations >= SENT
 
     def describe(self) -> str:
         """Its options in a few words."""
@@ -115,20 +109,17 @@ def _generated(connection: Connection, oid: int) -> bool:
 
 
 def plan_publication(
-    actual: Publication | None, name: str, tables: Iterable[str], server_version: int, *, fresh: bool
+    actual: Publication | None, name: str, tables: Iterable[str], server_version: int
 ) -> tuple[list[Action], list[Action]]:
     """What must change in the publication. Pure.
 
-    Postgres sends a change if the publication had its table then, whenever it is committed. What a transaction wrote
-    before its table came is never sent, and it is not seen by who reads the table while that transaction is open: so a
-    table comes when nobody writes to it.
+    A table that comes is read once those have ended who wrote to it before: ``connectors/writers.py``.
 
     Args:
         actual: the publication as it is; None if there is none.
         name: its name.
         tables: captured tables and our own, as ``schema.table``.
         server_version: as libpq tells it, 180001.
-        fresh: nothing was ever captured: the slot is made after this, and that waits for every open transaction.
 
     Returns:
         Actions to do before the connector changes (tables that come), and after it (tables that go): a connector
@@ -136,37 +127,27 @@ def plan_publication(
     """
     wanted = set(tables)
     publication, right = sql.Identifier(name), options(server_version)
-    written = set() if fresh else wanted
-    if actual is None and fresh:
+    if actual is None:
         create = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH {}").format(publication, _list(wanted), right)
         after = {"tables": sorted(wanted), "options": right.as_string()}
         detail = f"create for {len(wanted)} tables"
         run = statements(f"creating publication {name}", create)
         return [Action("publication", name, detail, None, after, run)], []
     before, after_connector = [], []
-    if actual is None:
-        # Its tables come one by one: locks on several at once may end in a deadlock with the application.
-        create = sql.SQL("CREATE PUBLICATION {} WITH {}").format(publication, right)
-        run = statements(f"creating publication {name}", create)
-        before.append(Action("publication", name, "create", None, {"tables": [], "options": right.as_string()}, run))
-        actual = Publication(frozenset(), SENT, True, False, frozenset())
     if not actual.right_options:
         alter = sql.SQL("ALTER PUBLICATION {} SET {}").format(publication, right)
-        run = _apart(f"altering publication {name}", set() if actual.sends_all else written, alter)
+        run = statements(f"altering publication {name}", alter)
         before.append(Action("publication", name, "set options", actual.describe(), right.as_string(), run))
     restricted = actual.filtered & wanted
     for table in sorted(restricted):
         # There is no ALTER that only clears a filter: the table leaves and comes back in one transaction.
-        parts = (
-            sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(publication, sql.SQL(verb), identifier(table))
-            for verb in ("DROP", "ADD")
-        )
-        run = _apart(f"removing the filter on {table} from publication {name}", written & {table}, *parts)
+        parts = _anew(name, table)
+        run = statements(f"removing the filter on {table} from publication {name}", *parts)
         detail, alike = f"send all rows and columns of {table}", f"{name} sends all of their rows and columns"
         before.append(Action("publication", name, detail, "filtered", "whole", run, (table,), alike))
     for table in sorted(wanted - actual.tables):
         add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, identifier(table))
-        run = _apart(f"adding {table} to publication {name}", written & {table}, add)
+        run = statements(f"adding {table} to publication {name}", add)
         alike = f"add to {name}"
         before.append(Action("publication", name, f"add table {table}", None, table, run, (table,), alike))
     for table in sorted(actual.tables - wanted) if not actual.all_tables else []:
@@ -177,23 +158,45 @@ def plan_publication(
     return before, after_connector
 
 
-def _apart(what: str, tables: Iterable[str], *composed: sql.Composed) -> Callable[[Servers], None]:
-    """Run SQL as ``statements`` does, when no open transaction has written to tables or their partitions, and before
-    any other does."""
+def heeds_changes(server_version: int) -> bool:
+    """Whether a publication's change holds for all that is written behind it. Pure.
 
-    def run(servers: Servers) -> None:
-        with explained(what), servers.setup.transaction():
-            for table in sorted(tables):
-                lock = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(identifier(table))
-                # Each by itself: an error names it. An owner who has taken all rights to write from himself may not
-                # lock: nobody is waited for then.
-                denied, told = suppress(errors.InsufficientPrivilege), f"waiting until nobody writes to {table}"
-                with explained(told), denied, servers.setup.transaction():
-                    servers.setup.execute(lock)
-            for statement in composed:
-                servers.setup.execute(statement)
+    Older releases read a transaction that was open meanwhile by what the publication was when it began, and go on so
+    with the tables that it has written to, until the publication is changed once more.
 
-    return run
+    Args:
+        server_version: as libpq tells it, 180001.
+    """
+    major, minor = divmod(server_version, 10000)
+    return major >= 18 or (major in HEEDS and minor >= HEEDS[major])
+
+
+def publish_again(connection: Connection, name: str, tables: Iterable[str]) -> None:
+    """Change a publication into what it is.
+
+    Args:
+        connection: as the publication's owner; of somebody else's nothing is changed.
+        name: of a publication with the right options.
+        tables: of its, as ``schema.table``.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    actual = read_publication(connection, name)
+    named = () if actual is None or actual.all_tables else sorted(tables)
+    alter = sql.SQL("ALTER PUBLICATION {} SET {}").format(sql.Identifier(name), options(connection.info.server_version))
+    denied = suppress(errors.InsufficientPrivilege)
+    with explained(f"publishing again what publication {name} has"), denied, connection.transaction():
+        for statement in (alter, *(part for table in named for part in _anew(name, table))):
+            connection.execute(statement)
+
+
+def _anew(name: str, table: str) -> list[sql.Composed]:
+    """Take a table out of a publication and put it back, whole."""
+    return [
+        sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(sql.Identifier(name), sql.SQL(verb), identifier(table))
+        for verb in ("DROP", "ADD")
+    ]
 
 
 def _list(tables: Iterable[str]) -> sql.Composable:

@@ -27,7 +27,8 @@ SELECT pid, usename, application_name, datname, state, query, backend_xid::text,
 FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
 """
 PREPARED = """
-SELECT gid, owner, database, age(transaction), extract(epoch FROM clock_timestamp() - prepared)::float8
+SELECT gid, owner, database, transaction::text, age(transaction),
+       extract(epoch FROM clock_timestamp() - prepared)::float8
 FROM pg_prepared_xacts
 """
 STANDBYS = """
@@ -51,7 +52,7 @@ class Pin:
         state: of its session, as ``idle in transaction``; "" when the role may not see that.
         seconds: since it began; None when the role may not see that.
         query: the beginning of its last, without what stood in quotes; None when the role may not see it.
-        xid: the transaction, which tells it from a later one of the same session.
+        xid: the transaction, which tells it from a later one of the same session; "" of a standby.
     """
 
     kind: str
@@ -110,8 +111,8 @@ def read_pins(connection: Connection, *, standbys: bool) -> list[Pin]:
         shown = None if query in (None, "", HIDDEN) else shortened(query)
         pin = Pin("transaction", pid, "", user or "", application or "", database or "", state or "", seconds, shown)
         aged.append((age, replace(pin, xid=xid)))
-    for gid, owner, database, age, seconds in prepared:
-        aged.append((age, Pin("prepared", None, gid, owner or "", "", database or "", "", seconds, None)))
+    for gid, owner, database, xid, age, seconds in prepared:
+        aged.append((age, Pin("prepared", None, gid, owner or "", "", database or "", "", seconds, None, xid)))
     transactions = [pin for _, pin in sorted(aged, key=lambda entry: -entry[0])]
     return [*(Pin("standby", None, name, "", "", "", "", None, None) for (name,) in waited), *transactions]
 

@@ -70,10 +70,11 @@ def in_topic(source: SourceDatabase, topic: str) -> dict[int, str]:
 
 @contextmanager
 def captured(local_stack: Servers) -> Iterator[tuple[SourceDatabase, Pipeline]]:
-    """A table of a hundred rows, in a database whose commits wait for no standby unless they ask for it."""
+    """A table of a hundred rows. Its owner, who is the test and `apply`, waits for a standby if it asks for it alone;
+    the connector is as it always is."""
     with source_database(local_stack.endpoints) as source:
         with source.connect("superuser") as root:
-            root.execute(f"ALTER DATABASE {source.name} SET synchronous_commit = local".encode())
+            root.execute(f"ALTER ROLE {source.owner} SET synchronous_commit = local".encode())
         source.execute("CREATE TABLE big (id int PRIMARY KEY, v text)")
         source.execute("INSERT INTO big SELECT i, 'old' FROM generate_series(1, 100) i")
         pipeline = source.pipeline("public.big")

@@ -88,7 +88,7 @@ def test_configuration_as_a_whole() -> None:
         "incremental.snapshot.chunk.size": "8192",
         "driver.options": (
             "-c IntervalStyle=postgres -c bytea_output=hex -c idle_in_transaction_session_timeout=0 -c lock_timeout=0"
-            " -c statement_timeout=0 -c default_transaction_read_only=off"
+            " -c statement_timeout=0 -c synchronous_commit=local -c default_transaction_read_only=off"
         ),
         "driver.stringtype": "unspecified",
         "driver.prepareThreshold": "0",

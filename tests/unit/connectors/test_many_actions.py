@@ -83,7 +83,7 @@ def test_what_is_done_otherwise_is_not_in_the_line(capsys: pytest.CaptureFixture
 
 def test_tables_of_a_publication_are_a_line_and_json_is_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     actual = Publication(frozenset(), frozenset({"insert", "update", "delete"}), True, False, frozenset(names(4)))
-    before, _ = plan_publication(replace(actual, tables=frozenset(names(4))), "p", names(304), 170000, fresh=False)
+    before, _ = plan_publication(replace(actual, tables=frozenset(names(4))), "p", names(304), 170000)
     assert shown(before, capsys) == [
         "~ publication      4 tables: p sends all of their rows and columns"
         " (public.t000, public.t001, public.t002, …; --json has all)",
@@ -92,7 +92,7 @@ def test_tables_of_a_publication_are_a_line_and_json_is_as_it_was(capsys: pytest
     last = {"kind": "publication", "name": "p", "detail": "add table public.t303", "before": None}
     assert before[-1].to_dict() == last | {"after": "public.t303"}
     assert str(before[-1]) == "publication p: add table public.t303", "where it has stopped"
-    _, after = plan_publication(replace(actual, tables=frozenset(names(5))), "p", [], 170000, fresh=False)
+    _, after = plan_publication(replace(actual, tables=frozenset(names(5))), "p", [], 170000)
     assert "- publication      5 tables: remove from p (public.t000, " in shown(after, capsys)[0]
 
 

@@ -138,7 +138,6 @@ class Kafka:
         return out
 
     @_patient
-    @_patient
     def beginning(self, begins: Collection[str]) -> list[str]:
         """The names of topics that begin with one of these.
 

@@ -25,7 +25,7 @@ Read = Callable[[str, str], str]
 
 
 def read_file(option: str, path: str) -> str:
-    """The text of a PEM file that an option names. What is not between BEGIN and END is a comment, in whatever encoding.
+    """The text of a PEM file that an option names. What is not between BEGIN and END is a comment, in any encoding.
 
     Raises:
         ConfigError: it can't be read, or is no PEM (terminal).

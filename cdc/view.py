@@ -229,9 +229,7 @@ class View:
         after = change.after
         assert after is not None
         if change.unavailable:
-            raise not_in_the_log(
-                change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}"
-            )
+            raise not_in_the_log(change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}")
         plan = self._typed_plans.get(used)
         if plan is None:
             plan = self._typed_plans[used] = self._typed_plan(used)

@@ -22,6 +22,7 @@ from spark.pulse import Pulse
 # restart.
 FIRST_PAUSE = 1.0
 
+
 class Query(Protocol):
     """What a flow's start gives: a streaming query, or something that behaves like one."""
 

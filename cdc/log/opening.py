@@ -20,8 +20,8 @@ C = TypeVar("C")
 # As often in a row, with nothing else between: a broker that is just starting may not know its users yet. While a
 # question waits for its answer librdkafka tries some twenty times a second.
 TIMES = 3
-# Brokers that can't ask who somebody is (LDAP is away) refuse logins that they take once it is back. Who has never run is
-# waited for no longer than this: then it is the password that is wrong.
+# Brokers that can't ask who somebody is (LDAP is away) refuse logins that they take once it is back. Who has never run
+# waits no longer than this: then it is the password that is wrong.
 REFUSED_SECONDS = 60.0
 # What was heard longer ago than this is not why a question of now has no answer.
 RECENT_SECONDS = 60.0
@@ -73,8 +73,8 @@ class Heard:
             )
         return KafkaRefused(
             f"{what}: Kafka at {bootstrap} refuses the login: {why}",
-            fix="correct kafka.options (sasl.mechanisms, sasl.username, sasl.password), or start what the brokers ask of"
-            " users (LDAP, a server of tokens)",
+            fix="correct kafka.options (sasl.mechanisms, sasl.username, sasl.password), or start what the brokers ask"
+            " of users (LDAP, a server of tokens)",
         )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from confluent_kafka import KafkaError as CoreError
 from cdc.errors import ConfigError, KafkaRefused, KafkaUnavailable
 from cdc.letters.deadletter import DeadLetter
 from cdc.log import ends, letter_log, letters, opening, topics
-from cdc.log.client import Kafka, Topic
+from cdc.log.client import Kafka
 from cdc.log.ends import LogEnds
 from cdc.log.forgotten import forget_sinks
 from cdc.log.opening import Heard
@@ -158,15 +160,18 @@ def told_topics(of: Pipeline) -> Heard:
 def told_ends(of: Pipeline) -> Heard:
     asks = log_ends(of)
     refused(asks._heard)
-    asks.keep(["p.public.t"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asks, "_partitions", lambda _: ({}, {}))
+        asks._asked(["p.public.t"])
     return asks._heard
 
 
-def told_ids(of: Pipeline) -> Heard:
-    asks, heard = kafka(of), Heard()
-    asks.create(Topic("p.public.t", 1, 1, {}))
+def told_ids(_of: Pipeline) -> Heard:
+    heard, answer = Heard(), Future[Any]()
+    answer.set_result(SimpleNamespace(topic_id="x"))
     refused(heard)
-    topics.ids_of(asks.admin, {"p.public.t"}, "", heard=heard)
+    admin: Any = SimpleNamespace(describe_topics=lambda *_, **__: {"p.public.t": answer}, poll=lambda _: None)
+    assert topics.ids_of(admin, {"p.public.t"}, "", heard=heard) == {"p.public.t": "x"}
     return heard
 
 

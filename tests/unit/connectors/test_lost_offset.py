@@ -118,6 +118,7 @@ def test_apply_and_check_refuse_it(monkeypatch: pytest.MonkeyPatch, offset: dict
         [finding] = preflight.run(cast(Any, site))
         assert finding.level is Level.ERROR and "has lost how far the connector had read" in finding.message
         assert "headwater resnapshot FILE --all" in finding.fix
+        assert "headwater rebuild FILE SINK --auto" in finding.fix, "of what has counted the former snapshot's events"
 
 
 def test_plan_refuses_what_a_second_snapshot_has_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -170,6 +171,63 @@ def test_reading_all_again_is_the_way_out(monkeypatch: pytest.MonkeyPatch, offse
     lost.append(Lost(0, 0, None, None))  # under way
     again = resnapshot._gap(servers, SLOT, running, captured("wanted", through=2000))
     assert (again is None) == (offset is STREAMING), "killed before it had made the slot anew, it does so"
+
+
+class Database:
+    """What is noted in the database, as far as nobody was killed on the way."""
+
+    def __init__(self) -> None:
+        self.captured, self.lost = captured("done", "done"), list[Lost]()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        before = dict(self.captured), list(self.lost)
+        try:
+            yield
+        except BaseException:
+            self.captured, self.lost = before
+            raise
+
+    def note_lost(self, _setup: Any, _names: Any, since: int, since_us: int) -> None:
+        self.lost.append(Lost(since, since_us, None, None))
+
+    def want_again(self, _setup: Any, _names: Any, tables: Any, _condition: Any, *, sweep: bool) -> None:
+        for table in tables:
+            self.captured[table] = replace(self.captured[table], state="wanted", sweep=sweep)
+
+
+@pytest.mark.parametrize("killed", ["note_lost", "want_again", None])
+def test_a_kill_hides_neither_that_changes_are_lost_nor_that_an_offset_was(
+    monkeypatch: pytest.MonkeyPatch, killed: str | None
+) -> None:
+    """Tables were wanted, which says that nothing was read before, and no loss was noted: cuts of then were called
+    complete. The other way round a second initial snapshot would be no gap any more, and nobody read the tables."""
+    database, asked = Database(), list[str]()
+
+    def doing(name: str, *given: Any, **more: Any) -> None:
+        asked.append(name)
+        if name == killed:
+            raise KeyboardInterrupt
+        getattr(database, name)(*given, **more)
+
+    for name in ("note_lost", "want_again"):
+        monkeypatch.setattr(resnapshot, name, partial(doing, name))
+    servers = cast(Any, SimpleNamespace(setup=database, names=None))
+    with pytest.raises(KeyboardInterrupt) if killed else nullcontext():
+        resnapshot._note(servers, ["s.t0", "s.t1"], resnapshot.Wish([]), {"s.t1"}, (7, 8))
+    assert not killed or killed in asked
+    if killed:
+        assert database.lost == []
+        with pytest.raises(LogGap):
+            refuse_lost_offset(None, database.captured)
+        with pytest.raises(LogGap):
+            refuse_second_snapshot(3000, captured("done", through=2000), database.lost)
+    else:
+        assert database.lost == [Lost(7, 8, None, None)]
+        assert {(one.table, one.state, one.sweep) for one in database.captured.values()} == {
+            ("s.t0", "wanted", True),
+            ("s.t1", "wanted", False),
+        }
 
 
 def test_a_connector_without_a_place_is_given_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
-from connectors.lost_offset import READ_AGAIN, refuse_lost_offset, refuse_read_twice
+from connectors.lost_offset import READ_AGAIN, read_up_to, refuse_lost_offset, refuse_read_twice
 from connectors.plan import prepare
 from connectors.postgres import explained
 from connectors.renamed import refuse_renamed
@@ -236,8 +236,9 @@ def _lost_offset(servers: Servers, running: RunningConnector, captured: Mapping[
 
 def _lost_behind(servers: Servers, running: RunningConnector, captured: Mapping[str, Captured]) -> tuple[int, int]:
     """Behind which position, and moment (µs since 1970), commits are in no topic because of a gap; 0 for not known."""
-    # Of an offset that was lost nobody knows how far it went.
-    read = {} if _lost_offset(servers, running, captured) is not None else running.offset or {}
+    if _lost_offset(servers, running, captured) is not None:
+        return read_up_to(servers, captured)
+    read = running.offset or {}
     return stored_lsn(read) or 0, int(read.get("ts_usec") or 0)
 
 

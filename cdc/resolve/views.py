@@ -18,7 +18,7 @@ from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
-from cdc.pipeline.sinks import Sink
+from cdc.pipeline.sink import SinkPart
 from cdc.resolve.fold import resolve_fold
 from cdc.resolve.joins import resolve_tree
 from cdc.resolve.names import Path, columns_of, distinct, error, find_table, key_of, keyed, letter_twins, near, present
@@ -195,7 +195,7 @@ def _unlike_indices(
             yield error(pipeline, place, what, f"of one of them: {APART}")
 
 
-def unlike_tables(spec: Sink, tables: Iterable[Table]) -> Iterator[tuple[Table, Table | None]]:
+def unlike_tables(spec: SinkPart, tables: Iterable[Table]) -> Iterator[tuple[Table, Table | None]]:
     """Tables as which a sink can call nothing, each with None; and those whose index an earlier one has, with that one.
     Pure.
 

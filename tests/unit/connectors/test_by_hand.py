@@ -169,6 +169,7 @@ def test_topics_of_a_whole_schema_are_found_without_the_list(monkeypatch: pytest
     loose = ["flights.shop.eu-events", "flights.shop.eu-signal", "flights.shop.new-retry-0"]
     policies = {**dict.fromkeys(topics + others, "compact"), **dict.fromkeys(loose, "delete")}
     policies["flights.shop.new-dlt"] = ""  # the brokers' own
+    policies |= {"flights.shop.old-one": "compact,delete", "flights.shop.old-two": "delete, compact"}  # set by somebody
     kafka = SimpleNamespace(
         beginning=lambda begins: [name for name in policies if name.startswith(tuple(begins))],
         describe=lambda names: {
@@ -178,6 +179,7 @@ def test_topics_of_a_whole_schema_are_found_without_the_list(monkeypatch: pytest
     servers = SimpleNamespace(pipeline=file, kafka=kafka, setup=None, names=None)
     found = drop._topics(servers, topics=True)  # type: ignore[arg-type]
     assert {"flights.public.flights", "flights.shop.gone", "flights.shop.a.b", "flights.shop.new"} <= {*found}
+    assert {"flights.shop.old-one", "flights.shop.old-two"} <= {*found}
     assert not {*others, *loose, "flights.shop.new-dlt"} & {*found} and asked == [["shop.*"]]
     assert len(found) == len({*found}), "a broker's answer on a topic that is asked for twice can't be read"
     assert not {*topics} & {*drop._topics(servers, topics=False)}  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from connectors.postgres import connect
 from operations.erase.spelling import spelled
 from operations.records.newest import Asked
 from operations.state.catalogue import captured_table, source_catalogue
-from truth.one_document import expected_document
+from truth.rows import equal_keys, snapshot
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class Subject:
         return Asked(decoder, self.view, self.topic, [self.key])
 
     def refuse_present(self) -> None:
-        """Refuse a row that is in the source.
+        """Refuse a row that is in the source: by what Postgres takes for equal, for such a row's id may be another text
+        than the given one.
 
         Raises:
             RowInSource: it is (terminal).
@@ -94,12 +95,21 @@ class Subject:
                 means="it may lack rows that its primary has; nothing was erased",
                 fix="point source.host at the primary",
             )
-        if expected_document(self.view, self.pipeline.source, self.key, None).document is not None:
-            raise RowInSource(
-                f"the row of {self.name} is in the source",
-                means="it would come back with its next change; nothing was erased",
-                fix=f"DELETE it from {self.name} first, then run this again",
-            )
+        with snapshot(self.pipeline.source) as connection:
+            found = equal_keys(connection, self.view, self.key)
+        if not found:
+            return
+        what, fix = f"the row of {self.name} is in the source", f"DELETE it from {self.name} first, then run this again"
+        if self.key not in found:
+            # Said, and not among what was refused: a certificate has no key unless that is asked for.
+            self.say(f"{self.name} has a row whose key is equal to the given one, and writes it as {found[0]}")
+            what = f"a row of {self.name} whose key is equal, in another spelling, is in the source"
+            fix += ", with the key as that row wrote it"
+        raise RowInSource(
+            what,
+            means="it would come back with its next change; nothing was erased",
+            fix=fix,
+        )
 
 
 def _refuse_events(pipeline: Pipeline, table: Table) -> None:

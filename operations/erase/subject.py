@@ -13,6 +13,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
 from cdc.resolve.versions import kept_versions
 from cdc.saying import Say
+from cdc.table_key import TableKey
 from cdc.view import View
 from connectors.postgres import connect
 from operations.erase.spelling import spelled
@@ -67,6 +68,11 @@ class Subject:
     def view(self) -> View:
         """All columns of the table."""
         return View.identity(self.table)
+
+    @property
+    def held_key(self) -> str:
+        """The key as columns of a warehouse's tables hold it: null where they have no place for a part."""
+        return TableKey.of(self.view).as_held(self.key)
 
     @property
     def digest(self) -> str:

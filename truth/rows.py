@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -207,11 +207,12 @@ def equal_keys(connection: Connection, view: View, key: str) -> list[str]:
         return []
     asked = [_by_value(column, text) for column, text in zip(columns, texts, strict=True)]
     conditions = [_equals(column, text) for column, text, one in zip(columns, texts, asked, strict=True) if one]
-    if not conditions:
-        found = (row for page in read_rows(connection, view.table, view.key) for row in page)
+    pages: Iterable[list[Row]]
+    if conditions:
+        pages = [_where(connection, view.table, view.key, sql.SQL(" AND ").join(conditions))]
     else:
-        found = iter(_where(connection, view.table, view.key, sql.SQL(" AND ").join(conditions)))
-    ids = [identity(view, row) for row in found]
+        pages = read_rows(connection, view.table, view.key)
+    ids = (identity(view, row) for page in pages for row in page)
 
     def same(one: str) -> bool:
         parts = zip(split_id(one, len(columns)), texts, asked, strict=True)

@@ -38,6 +38,16 @@ def kind(column: Column) -> str:
     return column.type_name
 
 
+def spelled_otherwise(column: Column) -> str | None:
+    """How equal values of a column may have different texts; None if they can't.
+
+    Numerics are not told of: their digits are compared where their scale is fixed.
+    """
+    if column.unpadded or column.type_name == "bpchar":  # with a length all are filled up to it
+        return "blanks at its end do not count in Postgres, and without a length it keeps them"
+    return _AMBIGUOUS.get(type_key(column))
+
+
 def not_joined(one: Column, other: Column) -> str | None:
     """Why the values of two columns can't be compared as a join does; None if they can.
 
@@ -49,7 +59,7 @@ def not_joined(one: Column, other: Column) -> str | None:
     for column, key in ((one, left), (other, right)):
         if column.array:
             return f"{column.name} is an array ({kind(column)})"
-        if why := _ambiguous(column):
+        if why := spelled_otherwise(column):
             return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
         if column.collated:
             return f"{column.name} can't be compared, {COLLATED}"
@@ -108,13 +118,6 @@ def not_counted(column: Column) -> str | None:
         return f"{column.name} is {kind(column)}, whose values can't be told apart"
     if column.collated:
         return f"{column.name} can't be told apart, {COLLATED}"
-    if key not in ("float4", "float8") and (why := _ambiguous(column)):
+    if key not in ("float4", "float8") and (why := spelled_otherwise(column)):
         return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
     return None
-
-
-def _ambiguous(column: Column) -> str | None:
-    """How equal values of a column may have different texts; None if they can't."""
-    if column.unpadded or column.type_name == "bpchar":  # with a length all are filled up to it
-        return "blanks at its end do not count in Postgres, and without a length it keeps them"
-    return _AMBIGUOUS.get(type_key(column))

@@ -89,10 +89,25 @@ def json_unique(value: str) -> orjson.Fragment:
 
     plain = json_text(value)
     try:
-        parsed = json.loads(plain, object_pairs_hook=pairs, parse_float=orjson.Fragment, parse_int=orjson.Fragment)
-        return orjson.Fragment(orjson.dumps(parsed) if repeated else plain)
+        parsed = json.loads(plain, object_pairs_hook=pairs, parse_float=_Digits, parse_int=_Digits)
+        return orjson.Fragment(_json_of(parsed) if repeated else plain)
     except RecursionError as error:
         raise ValueError("JSON nested too deeply") from error
+
+
+class _Digits(str):
+    """A number, as it is written."""
+
+    __slots__ = ()
+
+
+def _json_of(value: Any) -> str:
+    """What was read as JSON as text again, in ASCII: orjson refuses half a surrogate pair, which the json type may have."""
+    if type(value) is dict:
+        return "{" + ",".join([f"{json.dumps(name)}:{_json_of(one)}" for name, one in value.items()]) + "}"
+    if type(value) is list:
+        return "[" + ",".join(map(_json_of, value)) + "]"
+    return str(value) if type(value) is _Digits else json.dumps(value)
 
 
 def numeric(value: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from cdc.catalogue import Column
 from cdc.types import RULES, type_key
 
+# Of a timetz: two of one moment are two values, and one in the log.
+ZONED = "its zone counts in Postgres, and is not in the log"
 _INTEGERS = frozenset(("int2", "int4", "int8", "oid"))
 _TEXTS = frozenset(("text", "varchar", "name"))
 # Equal in Postgres, yet of different texts.
@@ -17,7 +19,7 @@ _AMBIGUOUS = {
     "float4": "0 and -0 are one float",
     "float8": "0 and -0 are one float",
     "interval": "'1 day' and '24 hours' are one interval",
-    "timetz": "its zone counts in Postgres, and is not in the log",
+    "timetz": ZONED,
     "jsonb": "1.0 and 1 are one value",
     "numrange": "bounds of 1.0 and 1 are one",
 }

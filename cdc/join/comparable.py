@@ -115,6 +115,12 @@ def not_counted(column: Column) -> str | None:
     return None
 
 
+def respelled(column: Column) -> bool:
+    """Whether a value may give way to an equal one of another text, which is another id here."""
+    free = type_key(column) == "numeric" and column.precision is None  # 1.0 and 1.00
+    return free or column.collated or _ambiguous(column) is not None
+
+
 def _ambiguous(column: Column) -> str | None:
     """How equal values of a column may have different texts; None if they can't."""
     if column.unpadded or column.type_name == "bpchar":  # with a length all are filled up to it

@@ -129,7 +129,15 @@ def quoted_by(mark: str, names: Iterable[str]) -> list[str]:
     return [mark + name.replace(mark, mark * 2) + mark for name in names]
 
 
-def as_of_sql(columns: Sequence[str], key: Sequence[str], place: str, cut: int, mark: str = '"') -> str:
+def _by_key(key: Sequence[str], floats: Collection[str], mark: str) -> str:
+    """What events of one row share. Floats go by their text: 0.0 and -0.0 are two rows, and one number."""
+    names = zip(key, quoted_by(mark, key), strict=True)
+    return ", ".join(f"CAST({name} AS STRING)" if one in floats else name for one, name in names)
+
+
+def as_of_sql(
+    columns: Sequence[str], key: Sequence[str], place: str, cut: int, mark: str = '"', floats: Collection[str] = ()
+) -> str:
     """SQL that gives a table as of a cut.
 
     Args:
@@ -138,8 +146,9 @@ def as_of_sql(columns: Sequence[str], key: Sequence[str], place: str, cut: int, 
         place: what follows FROM: a table, a function.
         cut: packed.
         mark: what names are quoted with.
+        floats: those of the key's columns that are floats.
     """
-    shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
+    shown, keys = ", ".join(quoted_by(mark, columns)), _by_key(key, floats, mark)
     return (
         f"SELECT {shown} FROM (SELECT *, row_number() OVER (PARTITION BY {keys} "  # noqa: S608 (names are quoted)
         f"ORDER BY {POSITION} DESC, {OFFSET} DESC) AS {OURS}nth FROM {place} WHERE {AFTER} < {cut}) "
@@ -169,13 +178,15 @@ def set_aside(
     return {name: others for name, others in found.items() if others}
 
 
-def versions_sql(columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"') -> str:
+def versions_sql(
+    columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"', floats: Collection[str] = ()
+) -> str:
     """SQL that gives every version of every row, and from when to when it was the current one; arguments as
     ``as_of_sql``. A name of ours that the table has itself (in whatever case) is the table's: ours begins with ``OURS``
     then, as no column of a source may."""
     taken = {name.lower() for name in columns}
     since, until, current = (OURS + name if name in taken else name for name in (VALID_FROM, VALID_TO, IS_CURRENT))
-    shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
+    shown, keys = ", ".join(quoted_by(mark, columns)), _by_key(key, floats, mark)
     order = f"OVER (PARTITION BY {keys} ORDER BY {POSITION}, {OFFSET})"
     return (
         f"SELECT {shown}, {TIME} AS {since}, {OURS}until AS {until}, {OURS}last AS {current}, "  # noqa: S608

@@ -10,7 +10,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.history import AFTER, OURS, as_of_sql, versions_sql
 from operations.query.duck import scan_of
 from sinks.iceberg.catalogue import catalog_name, pyiceberg_properties
-from sinks.iceberg.history import key_of
+from sinks.iceberg.history import floats_of, key_of
 
 if TYPE_CHECKING:
     from operations.as_of.cut import Cut
@@ -24,15 +24,19 @@ def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
     found = {}
     for name, table in cut.tables.items():
         columns = [field.name for field in table.schema().fields if not field.name.startswith(OURS)]
-        key, (namespace, there) = key_of(table), table.name()[-2:]
+        key, floats, (namespace, there) = key_of(table), floats_of(table), table.name()[-2:]
         files = scan_of(table.metadata_location)
         found[name] = {
-            "spark": as_of_sql(columns, key, f"`{catalog}`.`{namespace}`.`{there}`", cut.cut, "`"),
-            "duckdb": as_of_sql(columns, key, files, cut.cut),
+            "spark": as_of_sql(columns, key, f"`{catalog}`.`{namespace}`.`{there}`", cut.cut, "`", floats),
+            "duckdb": as_of_sql(columns, key, files, cut.cut, floats=floats),
             "pyiceberg": python_text(
-                opened, catalog, f"{namespace}.{there}", as_of_sql(columns, key, "history", cut.cut), cut.cut
+                opened,
+                catalog,
+                f"{namespace}.{there}",
+                as_of_sql(columns, key, "history", cut.cut, floats=floats),
+                cut.cut,
             ),
-            "duckdb_versions": versions_sql(columns, key, files),
+            "duckdb_versions": versions_sql(columns, key, files, floats=floats),
         }
     return found
 

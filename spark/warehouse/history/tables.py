@@ -25,6 +25,7 @@ from sinks.iceberg.history import BEGINS, KEY, SOURCE, TABLE
 from sinks.iceberg.numbers import NUMBERS
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
+from spark.warehouse.keys import float_keys
 from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
 from spark.warehouse.whose import Whose, ids_noted, ids_there, tell, to_note, whose
 
@@ -205,7 +206,7 @@ class HistoryPlace:
 
     def _show_versions(self, spark: SparkSession, view: View) -> None:
         shown = [name for name in columns_there(spark, self.name(view)) if not name.startswith(OURS)]
-        text = versions_sql(shown, view.key, self.name(view), "`")
+        text = versions_sql(shown, view.key, self.name(view), "`", float_keys(view))
         try:
             spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
         except UnsupportedOperationException:

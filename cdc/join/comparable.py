@@ -9,6 +9,8 @@ from __future__ import annotations
 from cdc.catalogue import Column
 from cdc.types import RULES, type_key
 
+# Of a timetz: two of one moment are two values, and one in the log.
+ZONED = "its zone counts in Postgres, and is not in the log"
 _INTEGERS = frozenset(("int2", "int4", "int8", "oid"))
 _TEXTS = frozenset(("text", "varchar", "name"))
 # Equal in Postgres, yet of different texts.
@@ -17,7 +19,7 @@ _AMBIGUOUS = {
     "float4": "0 and -0 are one float",
     "float8": "0 and -0 are one float",
     "interval": "'1 day' and '24 hours' are one interval",
-    "timetz": "its zone counts in Postgres, and is not in the log",
+    "timetz": ZONED,
     "jsonb": "1.0 and 1 are one value",
     "numrange": "bounds of 1.0 and 1 are one",
 }
@@ -121,3 +123,9 @@ def not_counted(column: Column) -> str | None:
     if key not in ("float4", "float8") and (why := spelled_otherwise(column)):
         return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
     return None
+
+
+def respelled(column: Column) -> bool:
+    """Whether a value may give way to an equal one of another text, which is another id here."""
+    free = type_key(column) == "numeric" and column.precision is None  # 1.0 and 1.00
+    return free or column.collated or spelled_otherwise(column) is not None

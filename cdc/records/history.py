@@ -142,8 +142,21 @@ def _of_each_row(function: str, keys: str, order: str, *, keyed: bool) -> str:
     return f"CASE WHEN {KEY_TEXT} IS NULL THEN {plain} ELSE {own} END"
 
 
+def _by_key(key: Sequence[str], floats: Collection[str], mark: str) -> str:
+    """What events of one row share. Floats go by their text: 0.0 and -0.0 are two rows, and one number."""
+    names = zip(key, quoted_by(mark, key), strict=True)
+    return ", ".join(f"CAST({name} AS STRING)" if one in floats else name for one, name in names)
+
+
 def as_of_sql(
-    columns: Sequence[str], key: Sequence[str], place: str, cut: int, mark: str = '"', *, keyed: bool = False
+    columns: Sequence[str],
+    key: Sequence[str],
+    place: str,
+    cut: int,
+    mark: str = '"',
+    floats: Collection[str] = (),
+    *,
+    keyed: bool = False,
 ) -> str:
     """SQL that gives a table as of a cut.
 
@@ -153,9 +166,10 @@ def as_of_sql(
         place: what follows FROM: a table, a function.
         cut: packed.
         mark: what names are quoted with.
+        floats: those of the key's columns that are floats.
         keyed: the history has a column ``KEY_TEXT``.
     """
-    shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
+    shown, keys = ", ".join(quoted_by(mark, columns)), _by_key(key, floats, mark)
     nth = _of_each_row("row_number()", keys, f"ORDER BY {POSITION} DESC, {OFFSET} DESC", keyed=keyed)
     return (
         f"SELECT {shown} FROM (SELECT *, {nth} AS {OURS}nth FROM {place} WHERE {AFTER} < {cut}) "  # noqa: S608 (quoted)
@@ -186,14 +200,20 @@ def set_aside(
 
 
 def versions_sql(
-    columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"', *, keyed: bool = False
+    columns: Sequence[str],
+    key: Sequence[str],
+    place: str,
+    mark: str = '"',
+    floats: Collection[str] = (),
+    *,
+    keyed: bool = False,
 ) -> str:
     """SQL that gives every version of every row, and from when to when it was the current one; arguments as
     ``as_of_sql``. A name of ours that the table has itself (in whatever case) is the table's: ours begins with ``OURS``
     then, as no column of a source may."""
     taken = {name.lower() for name in columns}
     since, until, current = (OURS + name if name in taken else name for name in (VALID_FROM, VALID_TO, IS_CURRENT))
-    shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
+    shown, keys = ", ".join(quoted_by(mark, columns)), _by_key(key, floats, mark)
     next_time, next_offset = (
         _of_each_row(f"lead({one})", keys, f"ORDER BY {POSITION}, {OFFSET}", keyed=keyed) for one in (TIME, OFFSET)
     )

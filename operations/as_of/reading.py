@@ -11,7 +11,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.history import AFTER, KEY_TEXT, OURS, as_of_sql, versions_sql
 from operations.query.duck import scan_of
 from sinks.iceberg.catalogue import catalog_name, pyiceberg_properties
-from sinks.iceberg.history import key_of
+from sinks.iceberg.history import floats_of, key_of
 
 if TYPE_CHECKING:
     from operations.as_of.cut import Cut
@@ -26,14 +26,14 @@ def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
     for name, table in cut.tables.items():
         names = [field.name for field in table.schema().fields]
         columns, keyed = [one for one in names if not one.startswith(OURS)], KEY_TEXT in names
-        key, (namespace, there) = key_of(table), table.name()[-2:]
+        key, floats, (namespace, there) = key_of(table), floats_of(table), table.name()[-2:]
         files = scan_of(table.metadata_location)
-        as_of = partial(as_of_sql, columns, key, cut=cut.cut, keyed=keyed)
+        as_of = partial(as_of_sql, columns, key, cut=cut.cut, floats=floats, keyed=keyed)
         found[name] = {
             "spark": as_of(f"`{catalog}`.`{namespace}`.`{there}`", mark="`"),
             "duckdb": as_of(files),
             "pyiceberg": python_text(opened, catalog, f"{namespace}.{there}", as_of("history"), cut.cut),
-            "duckdb_versions": versions_sql(columns, key, files, keyed=keyed),
+            "duckdb_versions": versions_sql(columns, key, files, floats=floats, keyed=keyed),
         }
     return found
 

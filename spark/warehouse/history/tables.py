@@ -26,6 +26,7 @@ from sinks.iceberg.numbers import NUMBERS
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
 from spark.warehouse.history.rows import own_columns
+from spark.warehouse.keys import float_keys
 from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
 from spark.warehouse.whose import Whose, ids_noted, ids_there, tell, to_note, whose
 
@@ -207,7 +208,7 @@ class HistoryPlace:
     def _show_versions(self, spark: SparkSession, view: View) -> None:
         there = columns_there(spark, self.name(view))
         shown = [name for name in there if not name.startswith(OURS)]
-        text = versions_sql(shown, view.key, self.name(view), "`", keyed=KEY_TEXT in there)
+        text = versions_sql(shown, view.key, self.name(view), "`", float_keys(view), keyed=KEY_TEXT in there)
         try:
             spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
         except UnsupportedOperationException:

@@ -28,7 +28,7 @@ class Topic:
     Attributes:
         id: Kafka's id of it.
         notes: what stands in it.
-        slow: seconds that each message takes; away: none comes at all.
+        slow: seconds before each message in which none comes; away: none comes at all.
         opened: how many have read it from its beginning.
         polled: how often one was asked for.
     """
@@ -51,7 +51,9 @@ class Topic:
             if self.away or (at == len(self.notes) and told):  # of the end it is told once
                 time.sleep(min(seconds, 0.01))
                 return None
-            time.sleep(self.slow)
+            if self.slow and self.polled % 2:
+                time.sleep(self.slow)
+                return None
             if at == len(self.notes):
                 told = True
                 eof = SimpleNamespace(code=lambda: PARTITION_EOF)

@@ -10,8 +10,8 @@ from connectors.postgres import Connection, explained
 # The tables that were asked for.
 _NAMED: LiteralString = "n.nspname || '.' || c.relname = ANY(%(tables)s)"
 
-# Each of them, with all below it if it is partitioned. Not ``pg_partition_tree``, which waits for whoever has locked one
-# of them, or waits to: a migration of one table would hold up what is asked of all.
+# Each of them, with all below it if it is partitioned. Not ``pg_partition_tree``, which waits for whoever has locked
+# one of them, or waits to: a migration of one table would hold up what is asked of all.
 _ROOTS: LiteralString = """
 WITH RECURSIVE tree(root, oid) AS (
     SELECT c.oid, c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

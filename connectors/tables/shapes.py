@@ -55,7 +55,8 @@ SELECT md5(
               FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace), '') ||
     coalesce((SELECT string_agg(a.attrelid::text || '/' || a.attnum::text || '/' || a.xmin::text, ','
                                 ORDER BY a.attrelid, a.attnum)
-              FROM pg_attribute a WHERE a.attrelid = ANY(ARRAY(SELECT DISTINCT root FROM tree)) AND a.attnum > 0), '') ||
+              FROM pg_attribute a
+              WHERE a.attrelid = ANY(ARRAY(SELECT DISTINCT root FROM tree)) AND a.attnum > 0), '') ||
     coalesce((SELECT string_agg(i.inhrelid::text || '/' || i.xmin::text, ',' ORDER BY i.inhrelid, i.inhparent)
               FROM tree t JOIN pg_inherits i ON i.inhrelid = t.oid), '') ||
     coalesce((SELECT string_agg(e.oid::text || e.enumlabel::text, ',' ORDER BY e.oid) FROM pg_enum e), '') ||

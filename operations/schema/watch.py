@@ -120,8 +120,8 @@ class ShapeWatch:
         if self._took >= STATEMENT_SECONDS and not self._late:
             self._late = True
             _log.warning(
-                "Postgres did not say within %.0f s whether captured tables were altered; those that are will be noticed"
-                " once it does: %s",
+                "Postgres did not say within %.0f s whether captured tables were altered; those that are will be"
+                " noticed once it does: %s",
                 self._took,
                 error,
             )

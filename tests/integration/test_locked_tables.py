@@ -1,5 +1,5 @@
-"""What is seen of the tables does not wait for a migration that has locked one of them, or waits to; and changes of captured
-tables are seen, those of others not."""
+"""What is seen of the tables does not wait for a migration that has locked one of them, or waits to; and changes of
+captured tables are seen, those of others not."""
 
 from __future__ import annotations
 

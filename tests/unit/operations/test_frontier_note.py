@@ -296,7 +296,9 @@ def test_a_generation_that_was_retired_while_it_was_behind_is_not_late_for_good(
     for number in (1, 2):
         folder = register.generation(number).flow_folder("main")
         folder.mkdir(parents=True)
-        FlowStatus("cache/main", "running", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [f"t{number}"], time.time()).write(folder)
+        FlowStatus("cache/main", "running", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [f"t{number}"], time.time()).write(
+            folder
+        )
     noting._marks.note(time.time(), 9)
     noting._marks.confirm(LedgerEntry(9, {"t1": {0: 0}, "t2": {0: 5}}))
     noting._write_once()

@@ -362,7 +362,9 @@ def test_what_verify_found_of_a_generation_goes_with_it(pipeline: Pipeline, monk
     register_of(pipeline, "cache").create("a test")
     found = {"views": [{"columns": {}, "not_repaired": [], "differences": 0}], "error": None}
     for number in (2, 1):
-        note_verified(pipeline, {"at": 1.0, "sample": None, "sinks": [{"sink": "cache", "generation": number, **found}]})
+        note_verified(
+            pipeline, {"at": 1.0, "sample": None, "sinks": [{"sink": "cache", "generation": number, **found}]}
+        )
     retire(pipeline, "cache", 2, quiet)
     noted = json.loads((Path(pipeline.engine.state_dir) / pipeline.name / FILE).read_text())
     assert sorted(noted) == ["cache", "cache#1"] and last_verified(pipeline)["sinks"]

@@ -94,15 +94,15 @@ class Gathered:
         """As it is."""
         return Signs(snapshots=self.snapshots, current=self.snapshots[-1].id)
 
-    def expireOlderThan(self, moment: int) -> Gathered:  # noqa: N802 - Iceberg's own name
+    def expireOlderThan(self, moment: int) -> Gathered:
         self.older.append(moment)
         return self
 
-    def expireSnapshotId(self, number: int) -> Gathered:  # noqa: N802
+    def expireSnapshotId(self, number: int) -> Gathered:
         self.expired.append(number)
         return self
 
-    def cleanExpiredFiles(self, clean: bool) -> Gathered:  # noqa: N802
+    def cleanExpiredFiles(self, clean: bool) -> Gathered:
         self.cleaned = clean
         return self
 

@@ -10,7 +10,6 @@ since when.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +17,11 @@ from pathlib import Path
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
+from operations.state.alone import alone
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
+LOCK = "erasing.lock"
 Settings = Mapping[str, str | None]
 # Puts settings of one thing to what they were: (name, settings).
 Back = Callable[[str, Settings], None]
@@ -64,17 +65,13 @@ class Note:
         Raises:
             StateError: somebody does (terminal).
         """
-        numbered_state_dir(self._pipeline)
-        with self._path.with_name("erasing.lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StateError(
-                    f"another erasure of pipeline {self._pipeline.name} is at work",
-                    means="it would take for a topic's own settings what the other has set for a moment; this one has "
-                    "changed nothing",
-                    fix="run it again when that one has ended: several keys go one after the other",
-                ) from error
+        busy = StateError(
+            f"another erasure of pipeline {self._pipeline.name} is at work",
+            means="it would take for a topic's own settings what the other has set for a moment; this one has changed "
+            "nothing",
+            fix="run it again when that one has ended: several keys go one after the other",
+        )
+        with alone(self._pipeline, LOCK, busy):
             yield
 
     def put_back(self, kind: str, back: Back) -> None:

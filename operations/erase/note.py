@@ -2,9 +2,10 @@
 
     <state_dir>/<pipeline>/erasing.json     kind -> name -> setting -> what it was; null for a server's own default
 
-                             erasing.lock     locked as long as somebody erases: what is noted then is that one's
+                             erasing.lock     locked as long as somebody erases: what is noted then is that one's;
+                                              and as long as somebody applies a file, which sets topics' settings too
 
-Whoever erases next puts settings of servers back first. Of a table whose files are written anew (``tables``) it says
+Whoever erases next puts settings of servers back first; those of topics are set by who applies a file before. Of a table whose files are written anew (``tables``) it says
 since when.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cdc.errors import StateError
@@ -21,7 +22,7 @@ from operations.state.alone import alone
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
-LOCK = "erasing.lock"
+LOCK, TOPICS = "erasing.lock", "topics"
 Settings = Mapping[str, str | None]
 # Puts settings of one thing to what they were: (name, settings).
 Back = Callable[[str, Settings], None]
@@ -56,29 +57,40 @@ class Note:
                 fix="`headwater apply FILE` sets the topics' right; then remove that file",
             ) from error
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else erases for the time of a block; whatever is noted at its begin, a killed one has left.
+    def alone(self, busy: StateError | None = None) -> AbstractContextManager[None]:
+        """Nobody else erases or applies a file for the time of a block; whatever is noted at its begin, a killed one has
+        left.
 
         Not a lock of the database's: that goes with a connection, which breaks while a topic is compacted for minutes.
+
+        Args:
+            busy: raised if somebody does; an erasure's own words by default.
 
         Raises:
             StateError: somebody does (terminal).
         """
-        busy = StateError(
-            f"another erasure of pipeline {self._pipeline.name} is at work",
+        ours = StateError(
+            f"another erasure of pipeline {self._pipeline.name} is at work, or an `apply`",
             means="it would take for a topic's own settings what the other has set for a moment; this one has changed "
             "nothing",
             fix="run it again when that one has ended: several keys go one after the other",
         )
-        with alone(self._pipeline, LOCK, busy):
-            yield
+        return alone(self._pipeline, LOCK, busy or ours)
 
     def put_back(self, kind: str, back: Back) -> None:
         """Put everything of a kind back, and forget it."""
         for name, settings in list(self.read().get(kind, {}).items()):
             back(name, settings)
             self._forget(kind, name)
+
+    def forget_topics(self) -> None:
+        """Whoever holds the lock has set the topics' settings: what they were before is not to be put back.
+
+        Raises:
+            StateError: as ``read``.
+        """
+        for topic in self.read().get(TOPICS, {}):
+            self._forget(TOPICS, topic)
 
     @contextmanager
     def changed(self, kind: str, name: str, were: Settings, back: Back) -> Iterator[None]:

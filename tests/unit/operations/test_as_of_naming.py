@@ -312,9 +312,7 @@ def test_of_two_cuts_of_one_name_neither_is_shown_for_both(sink: Sink) -> None:
     assert list_cuts(sink.pipeline, None) == []
 
 
-def test_a_cut_that_is_dropped_while_it_is_named_is_named_nowhere(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_that_is_dropped_while_it_is_named_is_named_nowhere(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first table had lost the name and the second one got it afterwards, and whoever named it heard nothing."""
     sink.make("a")
     sink.make("b")

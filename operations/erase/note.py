@@ -5,8 +5,8 @@
                              erasing.lock     locked as long as somebody erases: what is noted then is that one's;
                                               and as long as somebody applies a file, which sets topics' settings too
 
-Whoever erases next puts settings of servers back first; those of topics are set by who applies a file before. Of a table whose files are written anew (``tables``) it says
-since when.
+Whoever erases next puts settings of servers back first; those of topics are set by who applies a file before that. Of
+a table whose files are written anew (``tables``) it says since when.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Note:
             ) from error
 
     def alone(self, busy: StateError | None = None) -> AbstractContextManager[None]:
-        """Nobody else erases or applies a file for the time of a block; whatever is noted at its begin, a killed one has
-        left.
+        """Nobody else erases or applies a file for the time of a block.
+
+        Whatever is noted at its begin, a killed erasure has left.
 
         Not a lock of the database's: that goes with a connection, which breaks while a topic is compacted for minutes.
 

@@ -1,4 +1,4 @@
-"""One command at a time with a state folder: a lock of a file, which goes with its process, also when that is killed."""
+"""One command at a time with a state folder: a lock of a file, which goes with its process, also if that is killed."""
 
 from __future__ import annotations
 

@@ -109,9 +109,9 @@ def test_a_file_is_not_applied_while_an_erasure_is_at_work_nor_the_other_way_rou
         told = applied(files)
     assert isinstance(told.exception, StateError) and "an erasure of pipeline p is at work" in str(told.exception)
     assert done == [] and read_accepted(files.load()) is None
-    with handing(files.load(), text(files), ""), pytest.raises(StateError, match="is at work, or an `apply`"):
-        with note.alone():
-            pass
+    refused = pytest.raises(StateError, match="is at work, or an `apply`")
+    with handing(files.load(), text(files), ""), refused, note.alone():
+        pass
     assert applied(files).exit_code == 0
 
 

@@ -9,18 +9,31 @@ from cdc.join.comparable import COLLATED, ZONED
 from cdc.resolve.names import DETERMINISTIC
 from cdc.sql_names import sql_name, sql_table
 from cdc.types import type_key
+from connectors.captured import read_captured
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.facts import TableFacts
 
 
 def run(site: Site) -> Iterator[Finding]:
     """A primary key, or a unique index that is the replica identity; and never replica identity NOTHING."""
-    for name, table in site.catalogue.tables.items():
-        yield from key_findings(table, site.facts[name])
+    tables = site.catalogue.tables
+    captured = read_captured(site.db, site.names) if any(map(_zoned, tables.values())) else {}
+    for name, table in tables.items():
+        yield from key_findings(table, site.facts[name], captured=name in captured)
 
 
-def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
-    """What keeps a table's changes from being matched with rows."""
+def _zoned(table: Table) -> list[str]:
+    return [column for column in table.primary_key if type_key(table.by_name[column]) == "timetz"]
+
+
+def key_findings(table: Table, fact: TableFacts, *, captured: bool = False) -> Iterator[Finding]:
+    """What keeps a table's changes from being matched with rows.
+
+    Args:
+        table: as it is.
+        fact: what else Postgres says of it.
+        captured: by a Headwater, perhaps, that did not refuse it: what was refused only later is told, and stops nothing.
+    """
     name = table.qualified
     if not table.primary_key and fact.has_primary_key:
         message = f"{name} has a primary key that is DEFERRABLE: Postgres does not log rows by such a key"
@@ -48,12 +61,12 @@ def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
         fix = DETERMINISTIC.format(table=sql_table(name), column=sql_name(collated[0]))
         many = f"{{n}} tables have a column in their key ({{names}}) of which this holds: {COLLATED}"
         yield Finding(Level.ERROR, name, message, fix, many)
-    elif zoned := [column for column in table.primary_key if type_key(table.by_name[column]) == "timetz"]:
+    elif zoned := _zoned(table):
         one = f"{ZONED}: 10:00+02 and 08:00+00 are one row here"
         message = f"{name} has the timetz {', '.join(zoned)} in its key; {one}"
         fix = f"ALTER TABLE {sql_table(name)} ALTER COLUMN {sql_name(zoned[0])} TYPE time, or a key of other columns"
         many = f"{{n}} tables have a timetz in their key ({{names}}); {one}"
-        yield Finding(Level.ERROR, name, message, fix, many)
+        yield Finding(Level.WARNING if captured else Level.ERROR, name, message, fix, many)
     elif fact.replica_identity == "n":
         message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
         many = "{n} tables have replica identity NOTHING ({names}): Postgres refuses their updates and deletes"

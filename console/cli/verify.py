@@ -135,8 +135,11 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
     failed = ", ".join(sink["sink"] for sink in report["sinks"] if sink["error"])
     left_out = ", ".join(sink["sink"] for sink in report["sinks"] if sink["paused"] and not sink["views"])
     differ = any(view["differences"] for sink in report["sinks"] for view in sink["views"])
+    open_ones = sum(view["undecided"] + view["invisible"] for sink in report["sinks"] for view in sink["views"])
+    but = f", but for {open_ones:,} keys that could not be told" if open_ones else ""
     if report["equal"]:
-        click.echo(f"the others equal Postgres; paused: {left_out}" if left_out else "all sinks equal Postgres")
+        equal = "the others equal Postgres" if left_out else "all sinks equal Postgres"
+        click.echo(f"{equal}{but}" + (f"; paused: {left_out}" if left_out else ""))
     else:
         click.echo("sinks differ from Postgres" if differ else f"the others equal Postgres; not verified: {failed}")
 

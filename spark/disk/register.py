@@ -96,6 +96,10 @@ class Register:
         there = ", ".join(str(entry.number) for entry in self.entries())
         raise StateError(f"sink {self.sink} has no generation {number}", fix=f"it has {there}: `headwater generations`")
 
+    def stage(self, number: int) -> Stage | None:
+        """The stage of a generation; None if there is none of that number (any more)."""
+        return next((entry.stage for entry in self.entries() if entry.number == number), None)
+
     def living(self) -> int:
         """The number of the one that readers see.
 

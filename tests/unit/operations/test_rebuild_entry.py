@@ -369,6 +369,15 @@ def test_one_that_is_being_removed_is_filled_no_further(tmp_path: Path) -> None:
         rebuild._refuse_retired(2)
 
 
+def test_one_that_was_removed_before_it_was_opened_is_not_filled(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    begun(made)
+    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    register_of(made, "cache").remove(2)
+    with pytest.raises(StateError, match=r"generation 2 was removed\n"):
+        rebuild._refuse_retired(2)
+
+
 def test_what_a_person_goes_on_with_is_that_persons(tmp_path: Path, retired: list[int]) -> None:
     begun(pipeline(tmp_path))
     register = register_of(pipeline(tmp_path), "cache")

@@ -1,10 +1,12 @@
 """The generation's folder: identity, lock, and a checkpoint looked over before Spark sees it."""
 
 import json
+import os
 import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,29 +121,30 @@ def test_only_one_process_may_hold_a_generation(tmp_path: Path) -> None:
     second.unlock()
 
 
-def test_who_waited_while_a_folder_was_discarded_has_one_of_his_own(
+def test_who_waited_while_a_folder_was_discarded_has_the_lock_that_others_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """He held the lock of a file that was gone: a third took the lease beside him, and he wrote into no folder."""
-    first, second, taken = Generation(tmp_path, "shop", "search"), Generation(tmp_path, "shop", "search"), list[int]()
+    """His was of a file that was gone: a third could have taken the lease beside him."""
+    first, second, locked = Generation(tmp_path, "shop", "search"), Generation(tmp_path, "shop", "search"), list[Any]()
     first.lock()
     (first.folder / "main").mkdir()
-    waiting = threading.Thread(target=lambda: taken.append(second.lock()), daemon=True)
+    waiting = threading.Thread(target=lambda: locked.append(second.lease._alone()), daemon=True)
     gone, remove = list[Path](), shutil.rmtree
 
     def removed(path: Path) -> None:
         waiting.start()
-        waiting.join(0.2)  # he waits for the lock of the file
-        assert not taken
+        waiting.join(0.2)
+        assert not locked, "nobody takes it while it is being removed"
         gone.append(path)
         remove(path)
 
     monkeypatch.setattr("spark.disk.lease.shutil.rmtree", removed)
     first.discard()
     waiting.join(10)
-    assert gone == [first.folder / "main"] and len(taken) == 1 and not (first.folder / "main").exists()
-    with pytest.raises(StateError, match="already run by process"):
-        first.lock()
+    assert gone == [first.folder / "main"] and not gone[0].exists()
+    with locked[0] as lock:
+        assert os.path.samestat(os.fstat(lock.fileno()), (second.folder / "lock").stat())
+    second.lock()
     second.discard()
     assert not second.folder.exists()
 

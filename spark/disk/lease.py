@@ -30,6 +30,8 @@ from spark.disk.process import host_name, is_gone, is_me, is_namesake, signature
 RENEW_SECONDS = 3.0
 EXPIRES_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
+# A lease's own files. The last one is removed last: who sees it no more has nothing to wait for.
+_FILES = ("lease.json", "life", "lock")
 # A lease's folder -> what was said there in a moment that was still to come, and since when this process has seen that
 # it says so (monotonic).
 _ahead: dict[Path, tuple[Holder, float]] = {}
@@ -228,6 +230,17 @@ class Lease:
             if known is not None and known.token == self.token:
                 self._write(replace(known, pid=0))
 
+    def clear(self) -> None:
+        """Remove all that is in the folder but the lease, which goes on.
+
+        Raises:
+            Fenced: another process has taken over; nothing was removed (terminal).
+        """
+        self.check()
+        for path in self.folder.iterdir():
+            if path.name not in _FILES:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def discard(self) -> None:
         """Give the lease back with its folder and all that is in it: nobody takes it before that is gone.
 
@@ -235,14 +248,13 @@ class Lease:
             Fenced: another process has taken over; nothing was removed (terminal).
         """
         self._ended()
-        with self._alone() as lock:
+        with self._alone():
             known = self.holder()
             self._lost = known is not None and known.token != self.token
             if not self._lost:
-                for path in self.folder.iterdir():
-                    if path.name != Path(lock.name).name:
-                        shutil.rmtree(path) if path.is_dir() else path.unlink()
-                Path(lock.name).unlink()
+                self.clear()
+                for name in _FILES:
+                    (self.folder / name).unlink(missing_ok=True)
                 with suppress(OSError):  # who has come in this moment has made the folder his own
                     self.folder.rmdir()
         self.check()

@@ -139,8 +139,18 @@ class Register:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def create(self, why: str, *, own: bool = False) -> Registered:
-        """A new generation, to be filled; ``own``: by `run`, which nobody has asked for it."""
+        """A new generation, to be filled.
+
+        Args:
+            why: for what it is made, in words.
+            own: by `run`, which nobody has asked for it.
+
+        Raises:
+            StateError: one is there that no reader has seen: somebody has begun it since the caller has looked.
+        """
         with self._changed() as register:
+            if unseen := [entry["number"] for entry in register["generations"] if Registered(**entry).unseen]:
+                raise StateError(f"sink {self.sink}: generation {unseen[-1]} was begun meanwhile; one at a time")
             number = int(register["last"]) + 1
             entry = Registered(number, "filling", time.time(), why, own=own)
             register["last"] = number

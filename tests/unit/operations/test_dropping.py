@@ -13,6 +13,7 @@ from operations.generations.targets import drop_sink_state
 from operations.state.accepted import note_running, text_of, this_process
 from operations.state.folder import register_of
 from spark.disk.state import Generation
+from tests.support.begun_beside import begun_beside
 from tests.support.promoted import promoted
 
 FILE = """\
@@ -44,7 +45,7 @@ def pipeline(file: Path) -> Pipeline:
         register = register_of(made, sink)
         for number in numbers:
             if number > 1:
-                register.move(register.create("x").number, "ready")
+                register.move(begun_beside(register).number, "ready")
             (register.generation(number).flow_folder("main") / "checkpoint").mkdir(parents=True)
     return made
 

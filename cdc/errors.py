@@ -19,6 +19,7 @@ HeadwaterError
 ├── ConnectError                Kafka Connect or a connector in it
 │   └── ConnectUnavailable      (transient)
 ├── KafkaError                  brokers and topics
+│   ├── KafkaRefused            (transient) they refuse the login, or can't be trusted
 │   └── KafkaUnavailable        (transient)
 ├── RegistryError               the schema registry refused, or holds other schemas than these topics'
 │   └── RegistryUnavailable     (transient)
@@ -196,6 +197,13 @@ class KafkaError(HeadwaterError):
     code = "kafka"
 
 
+class KafkaRefused(KafkaError):
+    """The brokers refuse the login, or can't be trusted: what stands behind a login may be away, and come back."""
+
+    code = "kafka-refused"
+    transient = True
+
+
 class KafkaUnavailable(KafkaError):
     """The brokers do not answer; the same call may succeed later."""
 
@@ -239,16 +247,6 @@ class UnavailableValue(DecodeError):
     """An event lacks a large value that did not change (TOAST), and a view needs it; goes to dead letters."""
 
     code = "unavailable-value"
-
-    @classmethod
-    def of(cls, table: str, columns: tuple[str, ...], record: str) -> UnavailableValue:
-        """The error for ``columns`` of ``table`` in the record at ``topic/partition/offset``."""
-        names = ", ".join(columns)
-        return cls(
-            f"record {record}: {table}.{names} did not change, is large, and so is not in Postgres's log",
-            means="the document can't be built from this record; what the sink holds for the row is left as it is",
-            fix=f"set policy.toast to reselect or full and run `headwater apply`, or leave {names} out of the view",
-        )
 
 
 class ClusterError(HeadwaterError):

@@ -25,16 +25,19 @@ Read = Callable[[str, str], str]
 
 
 def read_file(option: str, path: str) -> str:
-    """The text of a file that an option names.
+    """The text of a PEM file that an option names. What is not between BEGIN and END is a comment, in any encoding.
 
     Raises:
-        ConfigError: it can't be read (terminal).
+        ConfigError: it can't be read, or is no PEM (terminal).
     """
+    what, fix = f"kafka.options: {option}: {path}", "name a PEM file that can be read"
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text, as PEM is"
-        raise ConfigError(f"kafka.options: {option}: {path}: {why}", fix="name a PEM file that can be read") from error
+        text = Path(path).read_bytes().decode("latin-1")
+    except OSError as error:
+        raise ConfigError(f"{what}: {error.strerror}", fix=fix) from error
+    if "-----BEGIN " not in text:
+        raise ConfigError(f"{what}: it has no `-----BEGIN …`, as PEM has", fix=fix)
+    return text
 
 
 def java_client(options: Mapping[str, str], read: Read = read_file) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.catalogue import Column
-from cdc.keys import split_id
+from cdc.keys import document_id, split_id
 from cdc.types import spark_type
 from cdc.types.times import INFINITY, MINUS_INFINITY, arrow_timestamptz
 from cdc.types.values import NUMERIC_WORDS
@@ -34,7 +34,7 @@ class TableKey:
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._count = len(columns)
+        self._names = [column.name for column in columns]
         kinds = [spark_type(column).partition("(")[0] for column in columns]
         found = [(at, column.name, kind) for at, (column, kind) in enumerate(zip(columns, kinds, strict=True))]
         self._judged = [one for one in found if one[2] == _ZONED or one[2] in _WORDS]
@@ -51,19 +51,39 @@ class TableKey:
         Args:
             identity: of ``cdc.keys.document_id``.
         """
-        if not self._judged:
-            return None
-        texts = split_id(identity, self._count)
-        for at, name, kind in self._judged:
-            if at < len(texts) and _without_place(kind, texts[at]):
-                return (
-                    f"key column {name} is {texts[at]}, which a table can't hold; give the row another value at the "
-                    "source, then `headwater letters FILE replay`"
-                )
+        for name, text in self._without_place(identity).items():
+            return (
+                f"key column {name} is {text}, which a table can't hold; give the row another value at the source, "
+                "then `headwater letters FILE replay`"
+            )
         return None
 
+    def as_held(self, identity: str) -> str:
+        """The id of what columns of a table hold of a row's key: null where they have no place for a part.
 
-def _without_place(kind: str, text: str) -> bool:
+        Args:
+            identity: of ``cdc.keys.document_id``.
+        """
+        lost = self._without_place(identity)
+        if not lost:
+            return identity
+        return document_id(
+            [
+                None if name in lost else text
+                for name, text in zip(self._names, split_id(identity, len(self._names)), strict=True)
+            ]
+        )
+
+    def _without_place(self, identity: str) -> dict[str, str]:
+        """Name -> text of the parts of an id for which the columns have no place."""
+        if not self._judged:
+            return {}
+        texts = split_id(identity, len(self._names))
+        found = [(name, texts[at]) for at, name, kind in self._judged if at < len(texts) and _has_none(kind, texts[at])]
+        return dict(found)
+
+
+def _has_none(kind: str, text: str) -> bool:
     if kind != _ZONED:
         return text in _WORDS[kind]
     try:

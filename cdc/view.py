@@ -16,9 +16,10 @@ import orjson
 
 from cdc import types
 from cdc.catalogue import Table
-from cdc.errors import DecodeError, UnavailableValue
+from cdc.errors import DecodeError
 from cdc.keys import document_id, split_id
 from cdc.records.change import Change
+from cdc.records.placeholders import not_in_the_log
 from cdc.types import merge_fields
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class View:
         if after is None:
             return identity, None
         if change.unavailable and (missing := self.unavailable(change)):
-            raise UnavailableValue.of(change.table, missing, f"{change.topic}/{change.partition}/{change.offset}")
+            raise not_in_the_log(change.table, missing, f"{change.topic}/{change.partition}/{change.offset}")
         getter, names, converters = self._document_plan
         try:
             try:
@@ -228,9 +229,7 @@ class View:
         after = change.after
         assert after is not None
         if change.unavailable:
-            raise UnavailableValue.of(
-                change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}"
-            )
+            raise not_in_the_log(change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}")
         plan = self._typed_plans.get(used)
         if plan is None:
             plan = self._typed_plans[used] = self._typed_plan(used)

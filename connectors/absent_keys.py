@@ -1,8 +1,9 @@
 """Which keys of a topic are not in the table any more, asked in pages.
 
 A key in a topic is JSON as Debezium writes it. It is turned into Postgres's text and cast to the column's own type
-there, so that the table's index finds it and equal means what it means in SQL. Only types whose values come through
-Debezium unharmed are looked for: a key that was changed on the way would look deleted, and be deleted.
+there, so that the table's index finds it and equal means what it means in SQL. Where equal values may have different
+texts, both are compared as text besides: a row that is `Bob` now and was `bob` has another id. Only types whose values
+come through Debezium unharmed are looked for: a key that was changed on the way would look deleted, and be deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from psycopg import sql
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceError
+from cdc.join.comparable import respelled
 from cdc.types import REFUSALS, json_converter, type_key, unsupported
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
@@ -105,7 +107,7 @@ def refuse_keys(catalogue: Catalogue, *, sweep: bool) -> set[str]:
 
 
 class KeyCheck:
-    """Asks whether rows with given keys are there.
+    """Asks whether rows with given keys are there, written as they are in the topic.
 
     Args:
         connection: as a role that sees every row: the owner.
@@ -133,9 +135,7 @@ class KeyCheck:
             identifier(self.table.qualified),
             sql.SQL(" AND ").join(
                 # The type's name is Postgres's own text, quoted where it must be.
-                sql.SQL("t.{} OPERATOR({}.=) k.{}::{}").format(
-                    sql.Identifier(column.name), sql.Identifier(schema), name, _raw(kind)
-                )
+                _same(column, schema, name, kind)
                 for column, name in zip(self.columns, names, strict=True)
                 for kind, schema in [found[column.name]]
             ),
@@ -191,6 +191,17 @@ class KeyCheck:
                 means="the table's key was changed since; it can't be told which rows are gone",
                 fix=NO_SWEEP,
             ) from error
+
+
+def _same(column: Column, schema: str, name: sql.Identifier, kind: str) -> sql.Composable:
+    """Whether a row has a key's value: equal, and written alike."""
+    held, asked = sql.SQL("t.{}").format(sql.Identifier(column.name)), sql.SQL("k.{}::{}").format(name, _raw(kind))
+    equal = sql.SQL("{} OPERATOR({}.=) {}").format(held, sql.Identifier(schema), asked)
+    if not respelled(column):
+        return equal
+    # By concat, for a cast of a bpchar to text takes its blanks away.
+    alike = sql.SQL('concat({}) COLLATE "C" OPERATOR(pg_catalog.=) concat({})').format(held, asked)
+    return sql.SQL("{} AND {}").format(equal, alike)
 
 
 def _raw(text: str) -> sql.Composable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from cdc.catalogue import Catalogue
@@ -12,6 +13,8 @@ from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
 from connectors.plan import plan
 from connectors.servers import open_servers
+
+NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ def apply(
     *,
     begins: Begins = lambda action: None,
     forget: bool = True,
+    within: AbstractContextManager[None] = NOTHING,
 ) -> Result:
     """Create or change publication, slot, topics and connector as the file says, and wait until the connector runs.
 
@@ -54,6 +58,8 @@ def apply(
         begins: called before each, and before the wait for the connector.
         forget: tables of a schema that is captured whole, and that are gone, are let go: who calls this for another
             reason has not been told so.
+        within: entered once nobody else applies or drops, before anything is looked at, and left once all is done: what
+            it raises at its begin refuses.
 
     Returns:
         What was done. The snapshot may still be under way: see ``connectors.snapshot.wait_snapshot``.
@@ -62,7 +68,7 @@ def apply(
         HeadwaterError: an action failed; the message says how far it got. Running it again continues.
         SourceUnavailable: another ``apply`` or ``drop`` of the same pipeline takes long (transient).
     """
-    with open_servers(pipeline) as servers, changing(servers):
+    with open_servers(pipeline) as servers, changing(servers), within:
         actual = observe(servers)
         actions = plan(servers, actual, forget=forget)
         run_all(servers, actions, progress, begins)

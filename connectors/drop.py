@@ -112,7 +112,8 @@ def _topics_of_schemas(servers: Servers, *, listed: bool) -> list[str]:
     }
     guessed = [name for name, rest in rests.items() if "." not in rest and rest != DEAD_LETTERS]
     found = servers.kafka.describe(guessed).values()
-    return sorted(names | {topic.name for topic in found if topic.config.get("cleanup.policy") == "compact"})
+    # A list, which somebody may have lengthened (`compact,delete`).
+    return sorted(names | {topic.name for topic in found if "compact" in topic.config.get("cleanup.policy", "")})
 
 
 def _slot(servers: Servers, plugin: str, database: str) -> Action:

@@ -14,22 +14,35 @@ Docs: docs/decisions/gaps.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import orjson
 import psycopg
 
-from cdc.errors import LogGap, SourceError
+from cdc.errors import DecodeError, KafkaError, LogGap, RegistryError, SourceError
 from cdc.log.client import Kafka
+from cdc.log.records import records
+from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
+from cdc.records.change import Op
+from cdc.records.encoding import Encoding
+from cdc.records.history import EARLY_US
 from cdc.records.position import format_lsn
 from connectors.captured import Captured, read_captured
 from connectors.database.lost import Lost, read_lost
-from connectors.marker import read_position
+from connectors.debezium import beat_topic, marker_topic
+from connectors.marker import last_attempt, read_position
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
+from connectors.servers import Servers
 
 READ_AGAIN = "`headwater resnapshot FILE --all`, then `headwater run FILE`"
+# Their rows are read by another initial snapshot, and what folds, windows and matches have counted of the former one
+# counts no more (spark/events/stateful.py).
+_AND_EVENTS = (
+    f"{READ_AGAIN}; sinks with folds, windows or matches over events then want `headwater rebuild FILE SINK --auto`"
+)
 MEANS = "rows that were deleted after that are in no log, and would stay in every sink"
 # Snapshots that somebody asks a streaming connector for: it has its place.
 ASKED_FOR = ("INCREMENTAL", "BLOCKING")
@@ -59,7 +72,7 @@ def refuse_lost_offset(offset: Mapping[str, Any] | None, captured: Mapping[str, 
         raise LogGap(
             f"Kafka Connect has lost how far the connector had read: it {now}, and {named} were captured before",
             means=MEANS,
-            fix=READ_AGAIN,
+            fix=_AND_EVENTS,
         )
 
 
@@ -81,7 +94,7 @@ def refuse_second_snapshot(position: int | None, captured: Mapping[str, Captured
         f"Debezium has made its initial snapshot once more, at {format_lsn(position)}; the tables were complete at"
         f" {format_lsn(before)}: Kafka Connect had lost how far it had read",
         means=MEANS,
-        fix=READ_AGAIN,
+        fix=_AND_EVENTS,
     )
 
 
@@ -123,3 +136,69 @@ def check_snapshot(pipeline: Pipeline, position: int) -> None:
     except (SourceError, psycopg.Error):  # down, or it refuses: the sinks go on with what the log holds
         return
     refuse_second_snapshot(position, captured, lost)
+
+
+def streamed_through(values: Iterable[bytes | None], encoding: Encoding, before: int | None) -> tuple[int, int]:
+    """Up to which commit the log has all that was committed, by the heartbeat row's records: whoever wrote one had
+    written all of the transactions before it, whatever he remembers of that. Pure.
+
+    Args:
+        values: of the records, in their order.
+        encoding: of the source.
+        before: where a second initial snapshot stands: what was streamed behind it tells nothing; None for none.
+
+    Returns:
+        The commit's LSN in bytes, and a moment (µs since 1970) before the first commit behind it; zeros if no record
+        tells.
+
+    Raises:
+        DecodeError: a value is not an event of Debezium (terminal).
+        RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
+    """
+    newest = 0, 0
+    for value in values:
+        try:
+            event = None if value is None else encoding.loads(value)
+            if event is None or event["op"] != Op.UPDATE.value:
+                continue
+            commit, at_us = orjson.loads(event["source"]["sequence"])[0], int(event["source"]["ts_ms"]) * 1000
+            # The first transaction behind a snapshot knows of no commit before it.
+            if commit is not None and (before is None or int(commit) < before):
+                newest = max(newest, (int(commit), at_us - EARLY_US))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DecodeError(f"the heartbeat row's record is not an event of Debezium: {error!r}") from error
+    return newest
+
+
+def read_up_to(servers: Servers, captured: Mapping[str, Captured]) -> tuple[int, int]:
+    """Up to which commit the log has all of a connector whose offset was lost, as ``streamed_through``.
+
+    Zeros where it is not certain: the records are gone (they stay for a day), or an older version has made the list of
+    captured tables, by which a second initial snapshot is known.
+
+    Args:
+        servers: of the pipeline.
+        captured: the list of captured tables.
+
+    Raises:
+        KafkaUnavailable, RegistryUnavailable: no answer (transient).
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    through = [captured[table].read_through for table in read_whole(captured)]
+    whole = min((lsn for lsn in through if lsn is not None), default=None)
+    if whole is None or None in through:
+        return 0, 0
+    lost = read_lost(servers.setup, servers.names)
+    encoding = encoding_of(servers.pipeline.source.reader())
+
+    def values(topic: str) -> Iterator[bytes | None]:
+        return (message.value() for message in records(servers.kafka, topic, 0))
+
+    try:
+        attempts = [last_attempt([value], encoding) for value in values(marker_topic(servers.pipeline))]
+        second = [at for at in attempts if at is not None and at > whole and not any(one.hides(at) for one in lost)]
+        return streamed_through(values(beat_topic(servers.pipeline)), encoding, min(second, default=None))
+    except (KafkaError, DecodeError, RegistryError) as error:
+        if error.transient:
+            raise
+        return 0, 0  # somebody else's records, or none: nobody knows, and the way out stays open

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
-from cdc.errors import HeadwaterError, KafkaError, RegistryUnavailable
+from cdc.errors import HeadwaterError, KafkaError, KafkaRefused, RegistryUnavailable
 from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
@@ -33,7 +33,9 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         KafkaError: there is no such record after ``patience`` seconds; or there was one, and it is gone (terminal).
         HeadwaterError: Kafka or the schema registry did not answer for as long (transient).
     """
-    transient = retry_if_exception(lambda error: isinstance(error, HeadwaterError) and error.transient)
+    transient = retry_if_exception(
+        lambda error: isinstance(error, HeadwaterError) and error.transient and not isinstance(error, KafkaRefused)
+    )  # a login that is refused is told at once: `run` waits for it by itself
     asking = Retrying(
         stop=stop_after_delay(patience),
         wait=wait_fixed(1.0),

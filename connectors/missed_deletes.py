@@ -154,7 +154,8 @@ class Ghosts:
             suspects = self._alive([self._file("suspects", bucket)])
             alive = self._alive([self._file("suspects", bucket), self._file("since", bucket)])
             still = {key: alive[key].split(b"\t") for key in suspects if key in alive}
-            seen = [key for key, (*_, by) in still.items() if visible.has(None if by == UNKNOWN else int(by))]
+            told = {key: None if by == UNKNOWN else int(by) for key, (*_, by) in still.items()}
+            seen = [key for key, by in told.items() if visible.has(by, visible.end)]  # all were read before that
             for key in self.check.absent(seen):
                 partition, at, _ = still[key]
                 event = ghost_event(self.template, at.decode(), now_ms, here)

@@ -19,7 +19,7 @@ from connectors.lost_offset import refuse_read_twice
 from connectors.plan_refusals import emptied_tables, refuse_discontinued, refuse_old_records, refuse_unfit, tables_anew
 from connectors.requests import plan_snapshot, plan_sweep
 from connectors.servers import Servers
-from connectors.topics import plan_topics, wanted_topics
+from connectors.topics import plan_topics, to_make, wanted_topics
 from connectors.writers import plan_writers
 
 
@@ -92,6 +92,7 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
     )
     grants = plan_grants(servers.setup, pipeline.source.user, names, captured) if pipeline.source.setup_user else []
     wanted = wanted_topics(pipeline, actual.catalogue)
+    others = servers.kafka.beginning([""]) if to_make(wanted, actual.topics) else ()
     renewed = [topic for topic in wanted if topic.name in {pipeline.topic(table) for table in anew}]
     before = [
         *plan_schema(servers.setup, names),
@@ -102,7 +103,7 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
         *publication,
         # A first slot is made behind the publication, and waits by itself for every transaction that is open.
         *([] if actual.fresh else plan_writers(pipeline.source.publication, captured, actual.captured, gaps)),
-        *plan_topics(wanted, actual.topics, servers.kafka.beginning([""])),
+        *plan_topics(wanted, actual.topics, others),
         *plan_renewal(servers.connector, sorted(gaps), renewed, keeping(pipeline), there=actual.connector is not None),
         *noted,
     ]

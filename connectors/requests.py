@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
 from connectors.actions import Action
@@ -94,13 +94,19 @@ def hear(servers: Servers) -> Heard:
         notifications.close()
 
 
-def lost_requests(servers: Servers, captured: Mapping[str, Captured], connector: RunningConnector | None) -> set[str]:
-    """Tables that were asked for a while ago, and that Debezium neither works on nor has finished."""
+def lost_requests(
+    servers: Servers,
+    captured: Mapping[str, Captured],
+    connector: RunningConnector | None,
+    hearing: Callable[[], Heard] | None = None,
+) -> set[str]:
+    """Tables that were asked for a while ago, and that Debezium neither works on nor has finished; ``hearing`` gives
+    what it has told, to who reads on anyway."""
     requested = [entry for entry in captured.values() if entry.state == "requested"]
     old = [e for e in requested if datetime.now(UTC) - e.changed_at > timedelta(seconds=LOST_SECONDS)]
     if not old or (connector is not None and connector.in_incremental_snapshot):
         return set()
-    heard = hear(servers)
+    heard = hear(servers) if hearing is None else hearing()
     return {entry.table for entry in old if not is_complete(heard, entry)}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
@@ -35,7 +35,7 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
-from connectors.lost_offset import READ_AGAIN, refuse_lost_offset, refuse_read_twice
+from connectors.lost_offset import READ_AGAIN, read_up_to, refuse_lost_offset, refuse_read_twice
 from connectors.plan import prepare
 from connectors.postgres import explained
 from connectors.renamed import refuse_renamed
@@ -126,15 +126,11 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         else:
             told(f"{gap.what}: the slot is made anew, and every table is read again")
             open_ones = tables
-        for sweep in (True, False):
-            now = [table for table in open_ones if sweep == (table not in unswept and (wish.sweep or gap is not None))]
-            want_again(servers.setup, servers.names, now, wish.condition, sweep=sweep)
+        lost = None if gap is None else _lost_behind(servers, running, captured)
+        _note(servers, open_ones, replace(wish, sweep=wish.sweep or gap is not None), unswept, lost)
         if wish.condition is None:
             Begins(open_ones).note(servers)
         if gap is not None:
-            # Of an offset that was lost nobody knows how far it went.
-            read = {} if _lost_offset(servers, running, captured) is not None else running.offset or {}
-            note_lost(servers.setup, servers.names, stored_lsn(read) or 0, int(read.get("ts_usec") or 0))
             told(f"slot {pipeline.source.slot} now begins at {format_lsn(make_slot_anew(servers))}")
         wait_ready(servers)
         request(servers, _wanted(read_captured(servers.setup, servers.names)))
@@ -236,6 +232,37 @@ def _lost_offset(servers: Servers, running: RunningConnector, captured: Mapping[
     except LogGap as gap:
         return gap
     return None
+
+
+def _lost_behind(servers: Servers, running: RunningConnector, captured: Mapping[str, Captured]) -> tuple[int, int]:
+    """Behind which position, and moment (µs since 1970), commits are in no topic because of a gap; 0 for not known."""
+    if _lost_offset(servers, running, captured) is not None:
+        return read_up_to(servers, captured)
+    read = running.offset or {}
+    return stored_lsn(read) or 0, int(read.get("ts_usec") or 0)
+
+
+def _note(
+    servers: Servers, tables: Collection[str], wish: Wish, unswept: Collection[str], lost: tuple[int, int] | None
+) -> None:
+    """Note which tables are to be read again, and what is lost; both, or neither.
+
+    Of a table that is wanted nobody says that it was read before, which tells of an offset that Connect has lost; and a
+    second initial snapshot is no gap any more once a loss is noted. A kill between the two would hide one or the other.
+
+    Args:
+        servers: of the pipeline.
+        tables: that are to be read.
+        wish: how.
+        unswept: those of them in which missed deletes can't be looked for.
+        lost: behind what commits are in no topic; None where none is missing.
+    """
+    with explained("updating the list of captured tables"), servers.setup.transaction():
+        if lost is not None:
+            note_lost(servers.setup, servers.names, *lost)
+        for sweep in (True, False):
+            now = [table for table in tables if sweep == (wish.sweep and table not in unswept)]
+            want_again(servers.setup, servers.names, now, wish.condition, sweep=sweep)
 
 
 def _start(servers: Servers, running: RunningConnector) -> None:

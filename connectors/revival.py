@@ -13,7 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from cdc.errors import ConnectError, SourceUnavailable
+import psycopg
+
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceError
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.connector import start_again
@@ -49,7 +51,7 @@ class Revival:
             now: seconds on the monotonic clock.
 
         Raises:
-            SlotLost, LogGap, SourceChanged: of ``check`` (terminal).
+            SlotLost, LogGap, SourceChanged: of ``check``, or Connect has lost the connector's offset (terminal).
         """
         if self.pipeline.source.format == "avro":
             return None
@@ -69,7 +71,9 @@ class Revival:
                 self._refuse_lost_offset()
             self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
             start_again(client, name)
-        except (ConnectError, SourceUnavailable):  # down, or in a rebalance: looked at again
+        except (SlotLost, LogGap):  # which are SourceErrors too
+            raise
+        except (ConnectError, SourceError, psycopg.Error):  # down, in a rebalance, or no login: looked at again
             return None
         finally:
             client.close()

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from cdc.errors import KafkaUnavailable
 from cdc.log.client import PARTITION_EOF, SECONDS, Kafka, denied, translate, untaken
 from cdc.log.opening import opened
 from cdc.log.registry import encoding_of
+from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline
 from connectors.debezium import pattern
 
@@ -147,6 +149,7 @@ class Notifications:
     def __init__(self, kafka: Kafka, pipeline: Pipeline) -> None:
         self.heard = Heard()
         self.caught_up = False
+        self._next: int | None = None  # of what is read next; None before anything was
         self._begins: int | None = None  # the first offset that is there
         self._encoding = encoding_of(pipeline.source.reader())
         self._kafka, self._topic = kafka, pipeline.notification_topic
@@ -169,41 +172,83 @@ class Notifications:
         return self.heard
 
     def catch_up(self, seconds: float = SECONDS) -> Heard:
-        """Take in everything that is there now.
+        """Take in everything that is there now: as long as it goes on, however much that is.
+
+        Args:
+            seconds: how long nothing may come.
 
         Raises:
             KafkaError: it may not be read (terminal).
-            KafkaUnavailable: it could not be read in time (transient).
+            KafkaUnavailable: nothing came for so long (transient); what was read until then stays read.
             RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
         """
+        # Where it has been before, the client tells of the end no more, unless something has come.
+        end = None if self._next is None else self._kafka.ends({self._topic: 1})[self._topic][0]
         deadline = time.monotonic() + seconds
         self.caught_up = False
-        while not self.caught_up:
-            if time.monotonic() > deadline:
+        while not (self.caught_up or (end is not None and self._next is not None and self._next >= end)):
+            if self._take(0.2):
+                deadline = time.monotonic() + seconds
+            elif time.monotonic() > deadline:
                 raise KafkaUnavailable(
                     "Debezium's notifications could not be read in time", fix="run the same command again"
                 )
-            self._take(0.2)
         return self.heard
 
-    def _take(self, seconds: float) -> None:
+    def _take(self, seconds: float) -> bool:
+        """Take in one message, if one comes; whether one did."""
         message = self.consumer.poll(seconds)
         if message is None:
-            return
+            return False
         error = message.error()
         if error is not None and error.code() != PARTITION_EOF:
             if denied(error):
                 what = f"Debezium's notifications could not be read from {self._topic}"
                 raise translate(what, KafkaException(error), self._kafka.bootstrap)
-            return
+            return False
+        at = message.offset() or 0
         if self._begins is None:
             # The topic keeps a week, and an end that says nothing but where it is tells of an emptied one.
-            self._begins = message.offset() or 0
+            self._begins = at
             self.heard.forgotten = self._begins > 0
+        self._next = at if error is not None else at + 1
         if error is not None:
             self.caught_up = True
-            return
-        try:
+            return True
+        with suppress(ValueError):  # not Debezium's: somebody else writes into this topic
             self.heard.hear(self._encoding.loads(message.value() or b"{}"))
-        except ValueError:
-            return  # not Debezium's: somebody else writes into this topic
+        return True
+
+
+class Listening:
+    """Notifications for who asks again and again: each time it is read on from where the last question ended.
+
+    Args:
+        kafka: the brokers.
+        pipeline: whose connector.
+    """
+
+    def __init__(self, kafka: Kafka, pipeline: Pipeline) -> None:
+        self._kafka, self._pipeline = kafka, pipeline
+        self._notifications: Notifications | None = None
+        self._of: str | None = None  # Kafka's id of the topic that it reads
+
+    def close(self) -> None:
+        """Close what was opened; the next question reads from the beginning."""
+        if self._notifications is not None:
+            self._notifications.close()
+            self._notifications = None
+
+    def opened(self) -> Notifications:
+        """What is to be read on; of a topic that was made anew, from its beginning.
+
+        Raises:
+            KafkaError: which topic it is can't be asked (KafkaUnavailable: transient).
+        """
+        topic, kafka = self._pipeline.notification_topic, self._kafka
+        of = ids_of(kafka.admin, [topic], kafka.bootstrap, heard=kafka.heard, missing_ok=True).get(topic)
+        if of != self._of:
+            self.close()
+        if self._notifications is None:
+            self._notifications, self._of = Notifications(kafka, self._pipeline), of
+        return self._notifications

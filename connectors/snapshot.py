@@ -20,7 +20,7 @@ from connectors.progress import Progress, SnapshotMeter, TableProgress
 from connectors.requests import ask_rewritten, has_failed, is_complete, lost_requests, request
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
-from connectors.signals import COMPLETE, Heard, Notifications
+from connectors.signals import COMPLETE, Heard, Listening, Notifications
 
 PAUSE_SECONDS = 0.5
 # How often it is looked whether a request was lost.
@@ -53,8 +53,12 @@ def wait_snapshot(
             notifications.close()
 
 
-def unfinished(servers: Servers) -> set[str]:
+def unfinished(servers: Servers, listening: Listening | None = None) -> set[str]:
     """Captured tables whose rows are not all in Kafka yet; notes those that have become complete.
+
+    Args:
+        servers: of the pipeline.
+        listening: of who asks often; without it all that Debezium has told is read.
 
     Raises:
         ConnectError: the connector failed, is not there, or could not read a table (terminal).
@@ -62,12 +66,13 @@ def unfinished(servers: Servers) -> set[str]:
     entries = {t: entry for t, entry in read_captured(servers.setup, servers.names).items() if entry.state != "done"}
     if not entries:
         return set()
-    notifications = Notifications(servers.kafka, servers.pipeline)
+    notifications = Notifications(servers.kafka, servers.pipeline) if listening is None else listening.opened()
     try:
         waiting = Waiting(servers, notifications, lambda now: None)
         return set(entries) - waiting.finished(notifications.catch_up(), entries, clean=False)
     finally:
-        notifications.close()
+        if listening is None:
+            notifications.close()
 
 
 class Waiting:
@@ -143,7 +148,7 @@ class Waiting:
         running = read_connector(self.servers.connect, self.servers.connector)
         if running is None or running.status is None or not running.status.running:
             return
-        lost = lost_requests(self.servers, entries, running)
+        lost = lost_requests(self.servers, entries, running, self.notifications.catch_up)
         lost |= {table for table, entry in entries.items() if entry.state == "wanted"}
         if lost:
             request(self.servers, {table: entries[table].condition for table in lost})

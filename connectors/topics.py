@@ -105,20 +105,24 @@ def colliding(names: Iterable[str], there: Iterable[str] = ()) -> dict[str, str]
     return {name: first for name, first in firsts if first != name}
 
 
+def to_make(wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> list[str]:
+    """Names of topics that are not there: only for these do those of others matter. Pure."""
+    return [topic.name for topic in wanted if topic.name not in actual]
+
+
 def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = ()) -> list[Action]:
     """What must change in Kafka.
 
     Args:
         wanted: every topic of the pipeline.
         actual: those of them that exist.
-        others: names of topics that exist beside these.
+        others: names of topics that exist beside these; not looked at where there is nothing ``to_make``.
 
     Raises:
         KafkaError: a topic has another number of partitions: that cannot be changed without breaking the order of
             changes within a key; or Kafka would refuse to make one.
     """
-    missing = (topic.name for topic in wanted if topic.name not in actual)
-    if found := colliding(missing, {*actual, *others}):
+    if found := colliding(to_make(wanted, actual), {*actual, *others}):
         pairs = "; ".join(f"{name} beside {other}" for name, other in found.items())
         raise KafkaError(
             f"Kafka makes no topic whose name differs from another's in dots and underscores only: {pairs}",

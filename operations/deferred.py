@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from cdc.errors import HeadwaterError
@@ -35,6 +36,12 @@ class Deferred:
         for store in self._stores.values():
             store.close()
         self._stores.clear()
+
+    def keep(self, generations: Iterable[Generation]) -> None:
+        """Close what was opened for other generations than these: they are gone."""
+        folders = {generation.folder for generation in generations}
+        for folder in [flow for flow in self._stores if flow.parent not in folders]:
+            self._stores.pop(folder).close()
 
     def why(self, generation: Generation, flow: str) -> str | None:
         """Why a flow has not written all that its offsets say; None if it has, or if it keeps no joined view."""

@@ -22,7 +22,7 @@ from cdc.fold import FoldView
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve.views import in_tables, refuse_unlike_tables, resolve_view, resolve_views
+from cdc.resolve.views import in_tables, refuse_unlike_tables, resolve_view, resolve_views, unlike_tables
 from cdc.saying import Say
 from cdc.stateful import StatefulView
 from cdc.view import View
@@ -134,14 +134,12 @@ def _passed_over(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> set[str
     spec = pipeline.sinks[sink]
     if spec.tables != "all" or (kept := _kept(pipeline, sink)) is None:
         return set()
-    others = {name: table for name, table in catalogue.tables.items() if not kept & {name, table.name}}
-    held = {table.name for name, table in catalogue.tables.items() if name not in others}
-    taken = {spec.index_of(name) for name in held} if isinstance(spec, SearchSink) else set()
+    held = {name: table for name, table in catalogue.tables.items() if kept & {name, table.name}}
+    unlike = unlike_tables(spec, {**held, **catalogue.tables}.values())  # what is held comes first
     return {
-        name
-        for name, table in others.items()
-        if not spec.can_name(table.name)
-        or (isinstance(spec, SearchSink) and table.name not in held and spec.index_of(table.name) in taken)
+        table.qualified
+        for table, other in unlike
+        if table.qualified not in held and (other is None or other.qualified in held)
     }
 
 

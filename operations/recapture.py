@@ -34,12 +34,13 @@ from operations.generations.outdated import cost
 from operations.generations.retire import retire
 from operations.run.source_watch import forget, memory, remembered
 from operations.state.accepted import Text, hand_over, text_of
-from operations.state.folder import followed_timelines, numbered_state_dir, pipeline_folder, register_of, registers_of
+from operations.state.alone import alone
+from operations.state.folder import followed_timelines, pipeline_folder, register_of, registers_of
 from operations.state.history import bound_here, history_sinks
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 
-FILE = "recapture.json"
+FILE, LOCK = "recapture.json", "recapture.lock"
 STEP_SECONDS = 0.5
 # What is known of the tables in the history that is left: its positions would be held against the next one's, and what
 # was owed, asked for and let through there was so of tables that the next one may have otherwise.
@@ -181,16 +182,25 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         ``differs`` the generation that was built and does not.
 
     Raises:
-        StateError: a sink is paused, or a process runs one, or a sink's history would end in the namespace that the
-            file names (terminal; nothing was changed).
+        StateError: another one is at work, or a sink is paused, or a process runs one, or a sink's history would end in
+            the namespace that the file names (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
             cluster is (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
     """
+    busy = StateError(
+        f"another recapture of pipeline {pipeline.name} is at work",
+        means="this one would remove what that one captures; it has changed nothing",
+        fix="wait until that one has ended; then the same command goes on, if anything is left to do",
+    )
+    with alone(pipeline, LOCK, busy):
+        return _recapture(pipeline, file, say)
+
+
+def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     refuse_paused(pipeline, list(pipeline.sinks), "nothing was changed")
     _refuse_running(pipeline)
     at = begun(pipeline) or _from_the_beginning(pipeline)
-    numbered_state_dir(pipeline)
     if not at.dropped:
         _refuse_ending(pipeline)
         plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still

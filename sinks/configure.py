@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -203,14 +203,12 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View], *, goes_on
                     fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
                 found.wrong.append(ConfigError(what, fix=fix))
     if not goes_on and not any(isinstance(view, StatefulView) and view.shown is None for view in views):
-        copied = {*_copied(sink.mapping)}
-        for field, near in _named_wrong(sink.mapping, [_fields(view) for view in views]):
-            if field not in copied:
-                error = ConfigError(
-                    f"sink {name}: `mapping` names a field {field!r} that none of its views has",
-                    fix=f"{near}; if its column has gone, take {field!r} out of `mapping:`",
-                )
-                found.wrong.append(error)
+        for field, near in _named_wrong(sink.mapping, [_fields(view) for view in views], {*_copied(sink.mapping)}):
+            error = ConfigError(
+                f"sink {name}: `mapping` names a field {field!r} that none of its views has",
+                fix=f"{near}; if its column has gone, take {field!r} out of `mapping:`",
+            )
+            found.wrong.append(error)
     found.end()
 
 
@@ -240,28 +238,32 @@ def _copied(mapping: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _named_wrong(
-    mapping: Mapping[str, Any], known: Sequence[Mapping[str, Any]], path: str = ""
+    mapping: Mapping[str, Any], known: Sequence[Mapping[str, Any]], copied: Collection[str], path: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Fields of `mapping:` that are nowhere: the path, and what was probably meant. An alias is a field of its own.
+    """Fields of `mapping:` that are nowhere: the path, and what was probably meant. An alias is a field of its own, as
+    is what others are copied to, and an object that holds such.
 
     Args:
         mapping: of one level.
         known: the fields there; of several views, or of objects of one name in them.
+        copied: fields, by their paths, that others are copied to.
         path: what stands before a name, ending with a point.
     """
     names = {name for fields in known for name in fields}
+    targets = {one.removeprefix(path) for one in copied if one.startswith(path)}
     for name, how in mapping.items():
-        if name not in names:
-            if not (isinstance(how, Mapping) and how.get("type") == "alias"):
-                near = difflib.get_close_matches(name, names, 1)
-                fix = f"did you mean {path + near[0]!r}?" if near else f"the fields are {', '.join(sorted(names))}"
-                yield path + name, fix
+        alias = isinstance(how, Mapping) and how.get("type") == "alias"
+        if name not in names and (alias or name in targets):
             continue
         objects = [fields[name] for fields in known if name in fields]
         below = how.get("properties") if isinstance(how, Mapping) else None
-        if isinstance(below, Mapping) and all(isinstance(one, Mapping) for one in objects):
+        if not objects and not (isinstance(below, Mapping) and any(one.startswith(f"{name}.") for one in targets)):
+            near = difflib.get_close_matches(name, names | targets, 1)
+            there = ", ".join(sorted(names or targets))
+            yield path + name, f"did you mean {path + near[0]!r}?" if near else f"the fields are {there}"
+        elif isinstance(below, Mapping) and all(isinstance(one, Mapping) for one in objects):
             inner = [{field: of.get("properties") for field, of in one.items()} for one in objects]
-            yield from _named_wrong(below, inner, f"{path}{name}.")
+            yield from _named_wrong(below, inner, copied, f"{path}{name}.")
 
 
 def no_name(field: str) -> str | None:

@@ -17,7 +17,7 @@ skipped because a server is down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -181,6 +181,16 @@ class Target(Protocol):
 
     def there(self, target: str) -> bool:
         """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
+        ...
+
+    def numbered(self, targets: Collection[str]) -> dict[int, set[str]]:
+        """Generations of which something of that name stands beside what readers see, whoever has made it: number -> of
+        which of these targets. Asks for names, and not for one generation after the other.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: rights are missing.
+        """
         ...
 
     def refresh(self, target: str) -> None:

@@ -236,7 +236,8 @@ class Runner:
                 run.vigil.reread(filling=run.filling)  # a note that it can't read is this flow's trouble alone
         except HeadwaterError as error:
             self._unbegun(run)
-            self._failure(run, str(error), terminal=not error.transient, now=time.monotonic())
+            now = time.monotonic()
+            self._failure(run, str(error), terminal=not error.transient or run.is_refused(error, now), now=now)
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
             self._unbegun(run)
             self._spark_failure(run, str(error), time.monotonic())

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from cdc.errors import HeadwaterError, KafkaRefused
+from cdc.log.opening import REFUSED_SECONDS
 from spark.disk.status import Restarts
 from spark.flow import Flow
 from spark.join.query import is_filling, is_joined
@@ -52,6 +54,7 @@ class Running:
     halted: bool = False  # it has failed for what its topic or table has become, and not for its sink
     finished: bool = False
     doubts: bool = False  # it met a record that does not fit what is known of its table
+    refused_since: float | None = None  # since when brokers refuse it, whenever it is started
     taken: bool = False  # another process has the flow now: its status file is that one's
     alive: bool = False  # the query has reported something
     meter: Meter = field(default_factory=Meter)
@@ -67,6 +70,20 @@ class Running:
         """Whether it should run, and does not."""
         waits = self.failed or self.finished or self.starting or self.query is not None
         return not waits and now >= self.retry_at
+
+    def is_refused(self, error: HeadwaterError, now: float) -> bool:
+        """Whether a start that has failed was one too many: the brokers let in none, and the flow has never run.
+
+        Args:
+            error: what it has failed with.
+            now: on the monotonic clock.
+        """
+        if not isinstance(error, KafkaRefused):
+            self.refused_since = None
+            return False
+        if self.refused_since is None:
+            self.refused_since = now
+        return self.flow.is_new and not self.started and now - self.refused_since >= REFUSED_SECONDS
 
     @property
     def starting(self) -> bool:

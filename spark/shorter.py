@@ -19,9 +19,11 @@ from spark.disk.files import write_atomic
 from spark.disk.notes import read_note
 from spark.flow import Flow
 
-# A broker that comes back from a crash tells, for a moment, ends from before it has recovered them: a log counts as
-# shorter only when it is so for as long as this.
-SHORTER_SECONDS, AGAIN_SECONDS = 30.0, 1.0
+# A broker that comes back from a crash, or has just become a leader, tells ends from before it has recovered them, or
+# from before it has heard what its followers have: a log counts as shorter only when it is so for as long as this. What
+# is noted stands until somebody removes it, so brokers that are started again one after the other must have ended that;
+# a replica that lags is out of sync, and no leader, after `replica.lag.time.max.ms` (30 s).
+SHORTER_SECONDS, AGAIN_SECONDS = 90.0, 1.0
 # What goes before the rebuild where the log has lost its end.
 SHORTER_FIX = "`headwater resnapshot FILE --all` reads into the log again what it has lost, then "
 # In a flow's folder: where the log ended when it was seen to be shorter than the flow had read.

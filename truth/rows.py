@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -40,6 +40,9 @@ PLAIN = frozenset(
 _MOMENTS = frozenset(("date", "timestamp", "timestamptz"))
 _FAR = re.compile(r"[-+]|0000-|infinity")
 _WHOLE = frozenset(("int2", "int4", "int8"))
+# Types of which a value may be written in several ways, and whose canonical text Postgres reads: rows of such a key are
+# asked for by value where their own text is not known.
+_BY_VALUE = PLAIN | {"float4", "float8", "interval", "jsonb", "numrange"}
 # Types that are compared without what a column limits them to, a domain's rule included: a value that the column has no
 # room for is then one that no row has, and no error. Of the others a name alone is another type (`bit` is `bit(1)`), or
 # leads nowhere without its schema.
@@ -188,6 +191,58 @@ def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: S
         for rows in read_rows(connection, view.table, wanted):
             if found := [row for row in rows if identity(view, row) in others]:
                 yield found
+
+
+def equal_keys(connection: Connection, view: View, key: str) -> list[str]:
+    """The ids of the rows whose key Postgres takes for equal to an id's: their own text may be another (1.0 and 1.00).
+
+    Args:
+        connection: of ``snapshot``.
+        view: the view.
+        key: a document's id.
+    """
+    columns = [_present(view.table, name) for name in view.key]
+    texts = split_id(key, len(columns))
+    if len(texts) != len(columns):
+        return []
+    asked = [_by_value(column, text) for column, text in zip(columns, texts, strict=True)]
+    conditions = [_equals(column, text) for column, text, one in zip(columns, texts, asked, strict=True) if one]
+    pages: Iterable[list[Row]]
+    if conditions:
+        pages = [_where(connection, view.table, view.key, sql.SQL(" AND ").join(conditions))]
+    else:
+        pages = read_rows(connection, view.table, view.key)
+    ids = (identity(view, row) for page in pages for row in page)
+
+    def same(one: str) -> bool:
+        parts = zip(split_id(one, len(columns)), texts, asked, strict=True)
+        return all(by_value or part == text for part, text, by_value in parts)
+
+    return [one for one in ids if same(one)]
+
+
+def _by_value(column: Column, text: str) -> bool:
+    return read_back(column, text) or (not column.array and type_key(column) in _BY_VALUE)
+
+
+def _equals(column: Column, text: str) -> sql.Composable:
+    given = sql.SQL("{}::text").format(sql.Literal(text))
+    name = sql.SQL("t.{}").format(sql.Identifier(column.name))
+    if type_key(column) == "citext":  # whose own operator is not in our search path: the one of text would be taken
+        return sql.SQL('lower({}::text COLLATE "default") = lower({} COLLATE "default")').format(name, given)
+    return sql.SQL("{} = {}").format(name, _compared(column, given))
+
+
+def _where(connection: Connection, table: Table, names: Sequence[str], condition: sql.Composable) -> list[Row]:
+    """Rows that a condition lets through; none if a text in it is no value of its column's type."""
+    wanted = _columns(table, names)
+    heads = [column.name for column in wanted]
+    query = sql.SQL("SELECT {} FROM {} AS t WHERE {}").format(_selected(table, wanted, "t"), _named(table), condition)
+    try:
+        with connection.transaction():
+            return [dict(zip(heads, row, strict=True)) for row in connection.execute(query)]
+    except (psycopg.DataError, psycopg.IntegrityError):
+        return []
 
 
 def read_back(column: Column, text: str) -> bool:

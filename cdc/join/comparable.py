@@ -9,6 +9,8 @@ from __future__ import annotations
 from cdc.catalogue import Column
 from cdc.types import RULES, type_key
 
+# Of a timetz: two of one moment are two values, and one in the log.
+ZONED = "its zone counts in Postgres, and is not in the log"
 _INTEGERS = frozenset(("int2", "int4", "int8", "oid"))
 _TEXTS = frozenset(("text", "varchar", "name"))
 # Equal in Postgres, yet of different texts.
@@ -17,7 +19,7 @@ _AMBIGUOUS = {
     "float4": "0 and -0 are one float",
     "float8": "0 and -0 are one float",
     "interval": "'1 day' and '24 hours' are one interval",
-    "timetz": "its zone counts in Postgres, and is not in the log",
+    "timetz": ZONED,
     "jsonb": "1.0 and 1 are one value",
     "numrange": "bounds of 1.0 and 1 are one",
 }
@@ -38,6 +40,16 @@ def kind(column: Column) -> str:
     return column.type_name
 
 
+def spelled_otherwise(column: Column) -> str | None:
+    """How equal values of a column may have different texts; None if they can't.
+
+    Numerics are not told of: their digits are compared where their scale is fixed.
+    """
+    if column.unpadded or column.type_name == "bpchar":  # with a length all are filled up to it
+        return "blanks at its end do not count in Postgres, and without a length it keeps them"
+    return _AMBIGUOUS.get(type_key(column))
+
+
 def not_joined(one: Column, other: Column) -> str | None:
     """Why the values of two columns can't be compared as a join does; None if they can.
 
@@ -49,7 +61,7 @@ def not_joined(one: Column, other: Column) -> str | None:
     for column, key in ((one, left), (other, right)):
         if column.array:
             return f"{column.name} is an array ({kind(column)})"
-        if why := _ambiguous(column):
+        if why := spelled_otherwise(column):
             return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
         if column.collated:
             return f"{column.name} can't be compared, {COLLATED}"
@@ -108,13 +120,12 @@ def not_counted(column: Column) -> str | None:
         return f"{column.name} is {kind(column)}, whose values can't be told apart"
     if column.collated:
         return f"{column.name} can't be told apart, {COLLATED}"
-    if key not in ("float4", "float8") and (why := _ambiguous(column)):
+    if key not in ("float4", "float8") and (why := spelled_otherwise(column)):
         return f"{column.name} is {kind(column)}, and equal values may have different texts: {why}"
     return None
 
 
-def _ambiguous(column: Column) -> str | None:
-    """How equal values of a column may have different texts; None if they can't."""
-    if column.unpadded or column.type_name == "bpchar":  # with a length all are filled up to it
-        return "blanks at its end do not count in Postgres, and without a length it keeps them"
-    return _AMBIGUOUS.get(type_key(column))
+def respelled(column: Column) -> bool:
+    """Whether a value may give way to an equal one of another text, which is another id here."""
+    free = type_key(column) == "numeric" and column.precision is None  # 1.0 and 1.00
+    return free or column.collated or spelled_otherwise(column) is not None

@@ -17,6 +17,7 @@ from cdc.join.tree import Aggregate
 from cdc.join.versions import told, version_id
 from cdc.keys import document_id
 from cdc.records.change import Change, Op
+from cdc.records.placeholders import not_in_the_log
 
 
 class Incoming(NamedTuple):
@@ -139,7 +140,7 @@ class RowMaker:
     ) -> tuple[list[Any], tuple[int, ...]]:
         if unavailable and (lost := self._said & frozenset(unavailable)):
             # Spark saw a placeholder there; what it made of that and of the row's new values nobody can put right.
-            raise UnavailableValue.of(self.layout.table.qualified, tuple(sorted(lost)), where)
+            raise not_in_the_log(self.layout.table.qualified, tuple(sorted(lost)), where)
         columns = self.layout.columns
         try:
             row = list(self._values(after))
@@ -183,7 +184,7 @@ def _plain(value: Any) -> Any:
 
 def lacking(incoming: Incoming, why: str = "") -> UnavailableValue:
     """The error for a change whose holes nothing may fill."""
-    error = UnavailableValue.of(incoming.table, ("a large column",), incoming.place)
+    error = not_in_the_log(incoming.table, ("a large column",), incoming.place)
     return UnavailableValue(f"{error.what}; {why}", means=error.means, fix=error.fix) if why else error
 
 

@@ -138,7 +138,6 @@ class Kafka:
         return out
 
     @_patient
-    @_patient
     def beginning(self, begins: Collection[str]) -> list[str]:
         """The names of topics that begin with one of these.
 
@@ -289,7 +288,12 @@ class Kafka:
         except KafkaException as error:
             what = f"looking for topic {name}" if name else "listing topics"
             raise self.told(what, error) from error
+        self._let_in()
         return found
+
+    def _let_in(self) -> None:
+        self.admin.poll(0)  # what it has heard before it tells then
+        self.heard.forget()
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""
@@ -303,11 +307,13 @@ class Kafka:
 
     def _result(self, what: str, future: Future[Any], allowed: str = "") -> Any:
         try:
-            return future.result(timeout=2 * self.seconds)
+            found = future.result(timeout=2 * self.seconds)
         except KafkaException as error:
             if allowed and error.args[0].name() == allowed:
                 return None
             raise self.told(what, error) from error
+        self._let_in()
+        return found
 
 
 def translate(what: str, error: KafkaException, bootstrap: str, heard: Heard | None = None) -> KafkaError:

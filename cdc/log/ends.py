@@ -92,7 +92,7 @@ class LogEnds:
         """End offsets of every partition of ``topics``.
 
         Raises:
-            KafkaError: the brokers do not answer in time (transient) or refuse whoever asks, or a topic is not there.
+            KafkaError: the brokers do not answer in time or refuse whoever asks (transient), or a topic is not there.
         """
         return self.bounds(topics)[1]
 
@@ -114,8 +114,7 @@ class LogEnds:
         """Three questions, however many topics and partitions they are.
 
         Raises:
-            KafkaUnavailable: no answer (transient).
-            KafkaError: the brokers refuse whoever asks (terminal).
+            KafkaUnavailable, KafkaRefused: no answer, or the brokers refuse whoever asks (transient).
         """
         if not topics:
             return {}
@@ -124,6 +123,8 @@ class LogEnds:
         try:
             found, parts = self._partitions(topics)
             self._said = None
+            self._admin.poll(0)  # what it has heard before it was let in it tells then
+            self._heard.forget()
             asked = [offsets_asked(self._admin, parts, TIMEOUT_SECONDS, first=first) for first in (True, False)]
         except KafkaException as error:
             raise self._silent(error) from error

@@ -139,6 +139,7 @@ def _publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | N
         raise untaken(_what(config), failed, config["client"]["bootstrap.servers"], heard)
     if unsent:
         raise _unanswered(config, unsent, heard)
+    heard.forget()
 
 
 def _what(config: Mapping[str, Any]) -> str:

@@ -14,12 +14,15 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError as CoreError
 from confluent_kafka import KafkaException
 
-from cdc.errors import ConfigError, KafkaError
+from cdc.errors import ConfigError, KafkaRefused
 
 C = TypeVar("C")
 # As often in a row, with nothing else between: a broker that is just starting may not know its users yet. While a
 # question waits for its answer librdkafka tries some twenty times a second.
 TIMES = 3
+# Brokers that can't ask who somebody is (LDAP is away) refuse logins that they take once it is back. Who has never run
+# waits no longer than this: then it is the password that is wrong.
+REFUSED_SECONDS = 60.0
 # What was heard longer ago than this is not why a question of now has no answer.
 RECENT_SECONDS = 60.0
 # These pass: a server that goes away in the middle of a handshake, and one of tokens that can't be asked.
@@ -46,9 +49,13 @@ class Heard:
         if lasts and not _PASSES.search(error.str()):
             self._last, self._times, self._at = error, self._times + 1, time.monotonic()
         else:
-            self._last, self._times = None, 0
+            self.forget()
 
-    def refusal(self, what: str, bootstrap: str) -> KafkaError | None:
+    def forget(self) -> None:
+        """Somebody was let in: what was heard before is not why a later question has no answer."""
+        self._last, self._times = None, 0
+
+    def refusal(self, what: str, bootstrap: str) -> KafkaRefused | None:
         """Why a question had no answer, if the brokers refuse whoever asks; None if they are away.
 
         Args:
@@ -59,14 +66,15 @@ class Heard:
             return None
         why = _reason(self._last)
         if _is_tls(self._last):
-            return KafkaError(
+            return KafkaRefused(
                 f"{what}: Kafka at {bootstrap} can't be trusted, or has no TLS: {why}",
                 fix="name the authority that signed the certificates in ssl.ca.location of kafka.options (a PEM file), "
                 "or correct security.protocol there, or kafka.bootstrap (the names that the certificates are for)",
             )
-        return KafkaError(
+        return KafkaRefused(
             f"{what}: Kafka at {bootstrap} refuses the login: {why}",
-            fix="correct kafka.options (sasl.mechanisms, sasl.username, sasl.password)",
+            fix="correct kafka.options (sasl.mechanisms, sasl.username, sasl.password), or start what the brokers ask"
+            " of users (LDAP, a server of tokens)",
         )
 
 

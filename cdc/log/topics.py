@@ -36,7 +36,7 @@ def topic_ids(pipeline: Pipeline, topics: set[str], *, missing_ok: bool = False)
         missing_ok: see ``ids_of``.
 
     Raises:
-        KafkaUnavailable: the brokers do not answer, or not yet (transient).
+        KafkaUnavailable, KafkaRefused: the brokers do not answer, or not yet, or refuse whoever asks (transient).
         KafkaError: a topic is not there, or may not be read (terminal).
         ConfigError: librdkafka does not take ``kafka.options`` (terminal).
     """
@@ -59,6 +59,8 @@ def ids_of(
     for topic, future in futures.items():
         try:
             out[topic] = str(future.result().topic_id)
+            admin.poll(0)  # what it has heard before it was let in it tells then
+            heard.forget()
         except KafkaException as error:
             if not missing_ok or error.args[0].code() not in _MISSING:
                 admin.poll(0)  # it hears nothing by itself

@@ -10,6 +10,7 @@ import base64
 from typing import Any
 
 from cdc.catalogue import Column, Table
+from cdc.errors import UnavailableValue
 from cdc.types import may_be_large, type_key
 from cdc.types.rules import RULES
 
@@ -55,3 +56,13 @@ def _marks(column: Column) -> tuple[bytes, ...]:
     if column.array and key == "uuid":
         return (UUID.encode(),)
     return (TEXT.encode(),)
+
+
+def not_in_the_log(table: str, columns: tuple[str, ...], record: str) -> UnavailableValue:
+    """The error for ``columns`` of ``table`` in the record at ``topic/partition/offset``."""
+    names = ", ".join(columns)
+    return UnavailableValue(
+        f"record {record}: {table}.{names} did not change, is large, and so is not in Postgres's log",
+        means="the document can't be built from this record; what the sink holds for the row is left as it is",
+        fix=f"set policy.toast to reselect or full and run `headwater apply`, or leave {names} out of the view",
+    )

@@ -18,6 +18,7 @@ from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
+from cdc.pipeline.sink import SinkPart
 from cdc.resolve.fold import resolve_fold
 from cdc.resolve.joins import resolve_tree
 from cdc.resolve.names import Path, columns_of, distinct, error, find_table, key_of, keyed, letter_twins, near, present
@@ -183,16 +184,32 @@ def _unlike_indices(
 ) -> Iterator[ConfigError]:
     """Tables as which no index can be called, or only one of several. A sink with one of them writes nothing at all:
     it can't be opened, or set up."""
-    first: dict[str, Table] = {}
-    for table, place in found:
-        index = spec.index_of(table.name)
-        if not spec.can_name(table.name):
+    places = {table.qualified: place for table, place in found}
+    for table, other in unlike_tables(spec, [table for table, _ in found]):
+        index, place = spec.index_of(table.name), places[table.qualified]
+        if other is None:
             what = f"sink {sink}: no index can be called {index!r}, as table {table.qualified} would need"
             yield error(pipeline, place, what, f"give the sink an `index_prefix`, or {APART}")
-        other = first.setdefault(index, table)
-        if other.name != table.name:
+        else:
             what = f"sink {sink}: {other.qualified} and {table.qualified} would be one index, {index!r} (in lower case)"
             yield error(pipeline, place, what, f"of one of them: {APART}")
+
+
+def unlike_tables(spec: SinkPart, tables: Iterable[Table]) -> Iterator[tuple[Table, Table | None]]:
+    """Tables as which a sink can call nothing, each with None; and those whose index an earlier one has, with that one.
+    Pure.
+
+    Args:
+        spec: the sink's part of the file.
+        tables: that it is to keep whole.
+    """
+    first: dict[str, Table] = {}
+    for table in tables:
+        if not spec.can_name(table.name):
+            yield table, None
+        other = first.setdefault(spec.index_of(table.name), table) if isinstance(spec, SearchSink) else table
+        if other.name != table.name:  # of two that are called the same others tell
+            yield table, other
 
 
 def refuse_unlike_tables(pipeline: Pipeline, sink: str, views: Iterable[View]) -> None:

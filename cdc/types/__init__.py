@@ -7,7 +7,7 @@ from typing import Any
 from cdc.catalogue import Column
 from cdc.types.limits import lossy, may_be_large, never_reselected, null_when_unchanged, supported, taken, unsupported
 from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
-from cdc.types.rules import RULES, Rule, element_rule, rule_for, type_key
+from cdc.types.rules import RULES, Rule, element_rule, is_float, rule_for, type_key
 from cdc.types.values import REFUSALS, Converter, text
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "canonical_result",
     "elasticsearch_mapping",
     "element_rule",
+    "is_float",
     "json_converter",
     "lossy",
     "mapping_of_spark",

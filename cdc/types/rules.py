@@ -120,6 +120,11 @@ def type_key(column: Column) -> str:
     return SQL_NAMES.get(column.base_type, column.base_type)
 
 
+def is_float(column: Column) -> bool:
+    """Whether a column is a float, of which 0.0 and -0.0 are equal and two texts."""
+    return not column.array and type_key(column) in ("float4", "float8")
+
+
 def element_rule(column: Column) -> Rule:
     """The rule for a column's value, or for its elements if it is an array."""
     key = type_key(column)

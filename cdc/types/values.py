@@ -89,10 +89,25 @@ def json_unique(value: str) -> orjson.Fragment:
 
     plain = json_text(value)
     try:
-        parsed = json.loads(plain, object_pairs_hook=pairs, parse_float=orjson.Fragment, parse_int=orjson.Fragment)
-        return orjson.Fragment(orjson.dumps(parsed) if repeated else plain)
+        parsed = json.loads(plain, object_pairs_hook=pairs, parse_float=_Digits, parse_int=_Digits)
+        return orjson.Fragment(_json_of(parsed) if repeated else plain)
     except RecursionError as error:
         raise ValueError("JSON nested too deeply") from error
+
+
+class _Digits(str):
+    """A number, as it is written."""
+
+    __slots__ = ()
+
+
+def _json_of(value: Any) -> str:
+    """What was read, as text again, in ASCII: orjson refuses half a surrogate pair, which the json type may have."""
+    if type(value) is dict:
+        return "{" + ",".join([f"{json.dumps(name)}:{_json_of(one)}" for name, one in value.items()]) + "}"
+    if type(value) is list:
+        return "[" + ",".join(map(_json_of, value)) + "]"
+    return str(value) if type(value) is _Digits else json.dumps(value)
 
 
 def numeric(value: str) -> str:
@@ -239,20 +254,20 @@ def point_text(value: Any) -> str:
 
 
 def hstore(value: str) -> dict[str, str | None]:
-    """hstore: an object."""
+    """hstore: an object, its keys in the order that Postgres gives them: by length, then by bytes.
+
+    Debezium's order is that of a hash map: by it the id of a row whose key is one would not be that of the table's row,
+    nor ``md5(marks)`` of the log that of the table.
+    """
     found = orjson.loads(value)
     if type(found) is not dict:
         raise TypeError("expected an object")
-    return found
+    return {key: found[key] for key in sorted(found, key=_in_postgres)}
 
 
 def hstore_text(value: str) -> str:
-    """hstore for Arrow: JSON text, its keys in the order that Postgres gives them: by length, then by bytes.
-
-    Debezium's order is that of a hash map, in which ``md5(marks)`` of the log would never be that of the table.
-    """
-    found = hstore(value)
-    return orjson.dumps({key: found[key] for key in sorted(found, key=_in_postgres)}).decode()
+    """hstore for Arrow: JSON text."""
+    return orjson.dumps(hstore(value)).decode()
 
 
 def _in_postgres(key: str) -> tuple[int, bytes]:

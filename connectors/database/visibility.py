@@ -34,16 +34,17 @@ class Visible:
     end: int
     under_way: frozenset[int]
 
-    def has(self, transaction: int | None, end: int | None = None) -> bool:
+    def has(self, transaction: int | None, end: int) -> bool:
         """Whether a transaction that is in the log could be seen. Pure.
 
         Args:
             transaction: as the log has it; None of a row that was read, which could be.
-            end: one that had not begun when the transaction was known; None for ``self.end``.
+            end: one that had not begun when the transaction was known. ``self.end`` is one only if that was before this
+                was looked at: a newer transaction would be taken for one of 2**32 ago, which everybody sees.
         """
         if transaction is None:
             return True
-        last = (self.end if end is None else end) - 1
+        last = end - 1
         whole = last - (last - transaction) % IN_THE_LOG
         return whole < self.end and whole not in self.under_way
 

@@ -15,7 +15,7 @@ from connectors.lost_records import lost_records
 from connectors.marker_watch import refuse_lost_marker
 from connectors.preflight.gathered import some
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.topics import plan_topics, wanted_topics
+from connectors.topics import plan_topics, to_make, wanted_topics
 
 
 def run(site: Site) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def run(site: Site) -> Iterator[Finding]:
     wanted = wanted_topics(site.pipeline, site.catalogue)
     actual = site.kafka.describe([topic.name for topic in wanted])
     try:
-        actions = plan_topics(wanted, actual, site.kafka.beginning([""]))
+        actions = plan_topics(wanted, actual, site.kafka.beginning([""]) if to_make(wanted, actual) else ())
     except KafkaError as error:
         yield Finding(Level.ERROR, "topics", f"{error.what}: {error.means}", error.fix)
         return

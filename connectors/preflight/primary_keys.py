@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.catalogue import Table
-from cdc.join.comparable import COLLATED
+from cdc.join.comparable import COLLATED, ZONED
 from cdc.resolve.names import DETERMINISTIC
 from cdc.sql_names import sql_name, sql_table
+from cdc.types import type_key
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.facts import TableFacts
 
@@ -46,6 +47,12 @@ def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
         message = f"{name} has the column {', '.join(collated)} in its key; {COLLATED}"
         fix = DETERMINISTIC.format(table=sql_table(name), column=sql_name(collated[0]))
         many = f"{{n}} tables have a column in their key ({{names}}) of which this holds: {COLLATED}"
+        yield Finding(Level.ERROR, name, message, fix, many)
+    elif zoned := [column for column in table.primary_key if type_key(table.by_name[column]) == "timetz"]:
+        one = f"{ZONED}: 10:00+02 and 08:00+00 are one row here"
+        message = f"{name} has the timetz {', '.join(zoned)} in its key; {one}"
+        fix = f"ALTER TABLE {sql_table(name)} ALTER COLUMN {sql_name(zoned[0])} TYPE time, or a key of other columns"
+        many = f"{{n}} tables have a timetz in their key ({{names}}); {one}"
         yield Finding(Level.ERROR, name, message, fix, many)
     elif fact.replica_identity == "n":
         message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"

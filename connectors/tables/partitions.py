@@ -7,12 +7,16 @@ from typing import LiteralString
 
 from connectors.postgres import Connection, explained
 
-# Each table that was asked for, with all below it if it is partitioned. Not ``pg_partition_tree``, which waits for
-# whoever has locked one of them, or waits to: a migration of one table would hold up what is asked of all.
-_TREES = """
+# The tables that were asked for.
+_NAMED: LiteralString = "n.nspname || '.' || c.relname = ANY(%(tables)s)"
+
+# Each of them, with all below it if it is partitioned. Not ``pg_partition_tree``, which waits for whoever has locked
+# one of them, or waits to: a migration of one table would hold up what is asked of all.
+_ROOTS: LiteralString = """
 WITH RECURSIVE tree(root, oid) AS (
     SELECT c.oid, c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%(tables)s)
+    WHERE c.relkind IN ('r', 'p') AND """
+_BELOW: LiteralString = """
     UNION ALL
     SELECT t.root, i.inhrelid
     FROM tree t JOIN pg_class p ON p.oid = t.oid AND p.relkind = 'p' JOIN pg_inherits i ON i.inhparent = t.oid
@@ -20,10 +24,16 @@ WITH RECURSIVE tree(root, oid) AS (
 """
 
 
-def over_trees(query: LiteralString) -> LiteralString:
-    """A query that has ``tree``: (``root``, ``oid``) of each of its parameter ``tables``, ``schema.table``, and of
-    each table below one that is partitioned."""
-    return _TREES + query
+def over_trees(query: LiteralString, roots: LiteralString = _NAMED) -> LiteralString:
+    """A query that has ``tree``: (``root``, ``oid``) of each table that was asked for, and of each table below one that
+    is partitioned. Pure.
+
+    Args:
+        query: what follows ``WITH``.
+        roots: which tables are asked for, a condition on ``pg_class c`` and its ``pg_namespace n``; by default those of
+            the parameter ``tables``, ``schema.table``.
+    """
+    return _ROOTS + roots + _BELOW + query
 
 
 # Of those with files of their own, a table that nobody has analysed yet has the rows that were counted as they came;

@@ -39,25 +39,32 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%(tables)s)
 """)
 
-# All that a shape is made of, as one text: the row versions of the catalogues that hold it. Statistics are not among
-# them, but ANALYZE writes pg_class now and then: a look too many, no more.
-PRINT = """
+# Captured tables, by a hash of their names: compared one by one, 500 of them would be looked for in each row.
+CAPTURED = """n.nspname = ANY(%(schemas)s) AND (
+        n.nspname || '.' || c.relname IN (SELECT unnest(%(tables)s::text[]))
+        OR n.nspname = ANY(%(whole)s) AND NOT c.relispartition)"""
+
+# All that a shape is made of, as one text: the row versions of the catalogues that hold it, of captured tables alone.
+# Of a partition without its columns: what changes them changes its root's too, or attaches it, or gives it new files.
+# Statistics are not among them, but ANALYZE writes pg_class now and then: a look too many, no more.
+PRINT = over_trees(
+    """
 SELECT md5(
-    coalesce((SELECT string_agg(c.oid::text || c.relname || n.nspname || c.relfilenode::text || c.relkind::text
-                                || c.relreplident::text, ',' ORDER BY c.oid)
-              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-              WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY(%(schemas)s)), '') ||
+    coalesce((SELECT string_agg(t.root::text || '/' || c.oid::text || c.relname || n.nspname || c.relfilenode::text
+                                || c.relkind::text || c.relreplident::text, ',' ORDER BY t.root, c.oid)
+              FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace), '') ||
     coalesce((SELECT string_agg(a.attrelid::text || '/' || a.attnum::text || '/' || a.xmin::text, ','
                                 ORDER BY a.attrelid, a.attnum)
-              FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-              WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND n.nspname = ANY(%(schemas)s)), '') ||
-    coalesce((SELECT string_agg(i.inhrelid::text || '/' || i.xmin::text, ',' ORDER BY i.inhrelid)
-              FROM pg_inherits i), '') ||
+              FROM pg_attribute a
+              WHERE a.attrelid = ANY(ARRAY(SELECT DISTINCT root FROM tree)) AND a.attnum > 0), '') ||
+    coalesce((SELECT string_agg(i.inhrelid::text || '/' || i.xmin::text, ',' ORDER BY i.inhrelid, i.inhparent)
+              FROM tree t JOIN pg_inherits i ON i.inhrelid = t.oid), '') ||
     coalesce((SELECT string_agg(e.oid::text || e.enumlabel::text, ',' ORDER BY e.oid) FROM pg_enum e), '') ||
     coalesce((SELECT string_agg(i.indexrelid::text || i.xmin::text, ',' ORDER BY i.indexrelid)
-              FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-              WHERE i.indisunique AND n.nspname = ANY(%(schemas)s)), ''))
-"""
+              FROM pg_index i WHERE i.indrelid = ANY(ARRAY(SELECT DISTINCT root FROM tree)) AND i.indisunique), ''))
+""",
+    CAPTURED,
+)
 
 WAL = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)
@@ -75,8 +82,8 @@ READING = "reading the captured tables' columns"
 
 
 def fingerprint(connection: Connection, tables: Sequence[str]) -> str:
-    """A text that is another one whenever the shape of a captured table may have changed; cheap enough for every
-    second.
+    """A text that is another one whenever the shape of a captured table may have changed; of some hundred tables cheap
+    enough for every second.
 
     Args:
         connection: any role that may connect.
@@ -86,9 +93,20 @@ def fingerprint(connection: Connection, tables: Sequence[str]) -> str:
         SourceUnavailable: the connection broke (transient).
     """
     with explained("looking at the captured tables' columns"):
-        row = connection.execute(PRINT, {"schemas": sorted({schema_of(table) for table in tables})}).fetchone()
+        row = connection.execute(PRINT, _captured(tables)).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def _captured(tables: Sequence[str]) -> dict[str, list[str]]:
+    """The parameters of ``CAPTURED``; a whole schema is ``schema.*``. Pure."""
+    whole = {schema_of(table) for table in tables if table.endswith(".*")}
+    named = {table for table in tables if not table.endswith(".*")}
+    return {
+        "schemas": sorted({schema_of(table) for table in tables}),
+        "tables": sorted(named),
+        "whole": sorted(whole),
+    }
 
 
 def read_shapes(

@@ -157,7 +157,8 @@ def _run(file: Path, wanted: Wanted) -> bool:
     _say(f"pipeline {pipeline.name}: starting")
     with _judged(pipeline, only) as keeper, SourceWatch(pipeline, first_look(pipeline, wanted, _say)) as source:
         with Waiting(pipeline, only) as waiting, _saying_why(pipeline):
-            wait = partial(patiently, stop=stop, say=_say, tell=waiting.tell, until=wanted.until)
+            begun = waiting.begun
+            wait = partial(patiently, stop=stop, say=_say, tell=waiting.tell, until=wanted.until, begun=begun)
             wait(lambda: catch_up(pipeline, only, _say))
             engine = wait(lambda: open_engine(pipeline, source_catalogue(pipeline), only, wanted.sessions))
         keeper.follow(lambda: (engine.pipeline, engine.only))

@@ -29,8 +29,9 @@ final class Chunks<P extends Partition, T extends DataCollectionId> implements I
     private final AbstractIncrementalSnapshotChangeEventSource<P, T> source;
     private final Given given;
     private final JdbcConnection connection;
-    // The rows that wait for their window's end are those that can be sent.
-    private boolean sound = true;
+    // The rows that wait for their window's end are those that can be sent. Not those of the chunk that Debezium has read
+    // as the connector started amid a reading, before it asked for classes of ours: that one is read anew.
+    private boolean sound;
 
     /** @param connection to the database, in which others do single statements at the most */
     Chunks(AbstractIncrementalSnapshotChangeEventSource<P, T> source, Given given, JdbcConnection connection) {

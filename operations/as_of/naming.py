@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 def name_cut(cut: Cut, name: str) -> None:
     """Give a cut a name, on every table or on none.
 
-    Of two that give the same name at once at the most one has it.
+    Of two that give the same name at once at the most one has it. Who drops a cut of that name at the same time drops
+    this one whole, or it is refused.
 
     Raises:
         TagExists: a table has a tag or a cut of that name, or got one meanwhile (terminal).
-        SinkRefused: a table was committed to all the time, or the catalogue refuses; no table has the name.
+        SinkRefused: a table was committed to all the time, or the catalogue refuses, or somebody has dropped the name
+            meanwhile; no table has it.
     """
     for table in cut.tables.values():
         _refuse_there(table, name)
@@ -40,6 +42,12 @@ def name_cut(cut: Cut, name: str) -> None:
         for table in sorted(cut.tables.values(), key=_empty):
             begun.append(table)
             _again(table, lambda one: _give(one, name, said))
+        for table in begun:
+            table.refresh()
+            if cuts_of(table).get(name) != said:
+                raise SinkRefused(
+                    f"cut {name} was dropped while its tables got the name", means="none has it", fix="the same again"
+                )
     except BaseException:
         for table in begun:
             with suppress(Exception):
@@ -69,9 +77,9 @@ def _give(table: Table, name: str, said: Mapping[str, Any]) -> None:
     tag(table, name, said)
 
 
-def _take_back(table: Table, name: str, said: Mapping[str, Any]) -> None:
+def _take_back(table: Table, name: str, *said: Mapping[str, Any]) -> None:
     table.refresh()
-    if cuts_of(table).get(name) == said:  # else it is somebody else's
+    if cuts_of(table).get(name) in said:  # else it is somebody else's
         untag(table, name)
 
 
@@ -182,8 +190,15 @@ def drop_cut(pipeline: Pipeline, sink: str | None, name: str) -> None:
         found = [table for table, named in cuts if name in named]
         if not found:
             raise _unknown(name, {one for _, named in cuts for one in named})
-        for table in found:
-            _again(table, lambda one: untag(one, name))
+        dropped = [named[name] for _, named in cuts if name in named]
+        # Looked at again: one that is just being named has its name on further tables by now. Who names it looks once
+        # all have it, so that either here or there it is seen. A cut that got this name afterwards keeps it.
+        while found:
+            for table in found:
+                _again(table, lambda one: _take_back(one, name, *dropped))
+            for table, _ in cuts:
+                table.refresh()
+            found = [table for table, _ in cuts if cuts_of(table).get(name) in dropped]
 
 
 def _unknown(name: str, known: Collection[str]) -> UnknownName:

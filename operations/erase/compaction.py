@@ -15,9 +15,8 @@ from cdc.errors import EraseUnfinished
 from cdc.log.client import Kafka
 from cdc.log.rolling import touch
 from cdc.saying import Say
-from operations.erase.note import Note, Settings
+from operations.erase.note import TOPICS, Note, Settings
 
-TOPICS = "topics"
 # A broker learns of a setting a moment after it was accepted.
 SETTLE_SECONDS = 1.0
 # Its clock, or that of whoever wrote the newest record, may be ahead of ours by so much.
@@ -76,9 +75,9 @@ def compact(
 
 
 def settings_of(kafka: Kafka, topic: str, names: Collection[str]) -> dict[str, str | None]:
-    """A topic's own settings; None where the broker's count."""
-    own = kafka.describe([topic])[topic].config
-    return {name: own.get(name) for name in names}
+    """A topic's own settings; None where the broker's count, or there is no such topic."""
+    found = kafka.describe([topic]).get(topic)
+    return {name: None if found is None else found.config.get(name) for name in names}
 
 
 def _close(kafka: Kafka, topic: str, keys: Mapping[int, bytes], were: Settings) -> float:

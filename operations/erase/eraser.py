@@ -10,19 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import Behind, RowInSource
+from cdc.errors import Behind, RowInSource, StateError
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from connectors.database.history import read_moment
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.postgres import connect
+from connectors.topics import FOR_EVER
 from operations.as_of.frontier import FrontierWatch
 from operations.erase import servers
-from operations.erase.compaction import TOPICS, compact
+from operations.erase.compaction import LAG, compact, settings_of
 from operations.erase.letters import Letters
 from operations.erase.log import InLog, row_in_log, still_there
-from operations.erase.note import Note
+from operations.erase.note import TOPICS, Note
 from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Subject
@@ -126,6 +127,7 @@ class Eraser:
         letters = Letters(self.subject, builds)
         self._note.put_back(TOPICS, self._kafka.alter)
         servers.put_back_indices(builds, self._note)
+        self._refuse_versions()
         self.subject.refuse_present()
         go_on(self.subject, builds)
         self._await_delete(builds)
@@ -156,6 +158,18 @@ class Eraser:
         late = behind(self.subject, builds, self._ends())
         refused += [f"{one.who}: {one.fix}" for one in late if not one.coming]
         return refused, [one.who for one in late if one.coming]
+
+    def _refuse_versions(self) -> None:
+        """Refuse a topic that keeps all versions, whatever this file says: another one may have been applied since it
+        was read, or this one not yet."""
+        if settings_of(self._kafka, self.subject.topic, [LAG])[LAG] == FOR_EVER:
+            raise StateError(
+                f"topic {self.subject.topic} keeps all versions of its rows, and the file names no view that shows "
+                "them (`as_of`)",
+                means="nothing was erased: to compact it would forget what all other rows were",
+                fix="if the file is the newest one, `headwater apply FILE` first; "
+                "docs/as-of-joins.md#erasing says the rest",
+            )
 
     def _ends(self) -> dict[str, dict[int, int]]:
         topic = self.subject.topic

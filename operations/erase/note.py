@@ -2,25 +2,27 @@
 
     <state_dir>/<pipeline>/erasing.json     kind -> name -> setting -> what it was; null for a server's own default
 
-                             erasing.lock     locked as long as somebody erases: what is noted then is that one's
+                             erasing.lock     locked as long as somebody erases: what is noted then is that one's;
+                                              and as long as somebody applies a file, which sets topics' settings too
 
-Whoever erases next puts settings of servers back first. Of a table whose files are written anew (``tables``) it says
-since when.
+Whoever erases next puts settings of servers back first; those of topics are set by who applies a file before that. Of
+a table whose files are written anew (``tables``) it says since when.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
+from operations.state.alone import alone
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
+LOCK, TOPICS = "erasing.lock", "topics"
 Settings = Mapping[str, str | None]
 # Puts settings of one thing to what they were: (name, settings).
 Back = Callable[[str, Settings], None]
@@ -55,33 +57,41 @@ class Note:
                 fix="`headwater apply FILE` sets the topics' right; then remove that file",
             ) from error
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else erases for the time of a block; whatever is noted at its begin, a killed one has left.
+    def alone(self, busy: StateError | None = None) -> AbstractContextManager[None]:
+        """Nobody else erases or applies a file for the time of a block.
+
+        Whatever is noted at its begin, a killed erasure has left.
 
         Not a lock of the database's: that goes with a connection, which breaks while a topic is compacted for minutes.
+
+        Args:
+            busy: raised if somebody does; an erasure's own words by default.
 
         Raises:
             StateError: somebody does (terminal).
         """
-        numbered_state_dir(self._pipeline)
-        with self._path.with_name("erasing.lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StateError(
-                    f"another erasure of pipeline {self._pipeline.name} is at work",
-                    means="it would take for a topic's own settings what the other has set for a moment; this one has "
-                    "changed nothing",
-                    fix="run it again when that one has ended: several keys go one after the other",
-                ) from error
-            yield
+        ours = StateError(
+            f"another erasure of pipeline {self._pipeline.name} is at work, or an `apply`",
+            means="it would take for a topic's own settings what the other has set for a moment; this one has changed "
+            "nothing",
+            fix="run it again when that one has ended: several keys go one after the other",
+        )
+        return alone(self._pipeline, LOCK, busy or ours)
 
     def put_back(self, kind: str, back: Back) -> None:
         """Put everything of a kind back, and forget it."""
         for name, settings in list(self.read().get(kind, {}).items()):
             back(name, settings)
             self._forget(kind, name)
+
+    def forget_topics(self) -> None:
+        """Whoever holds the lock has set the topics' settings: what they were before is not to be put back.
+
+        Raises:
+            StateError: as ``read``.
+        """
+        for topic in self.read().get(TOPICS, {}):
+            self._forget(TOPICS, topic)
 
     @contextmanager
     def changed(self, kind: str, name: str, were: Settings, back: Back) -> Iterator[None]:

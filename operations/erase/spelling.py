@@ -14,6 +14,7 @@ from psycopg import sql
 
 from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError
+from cdc.join.comparable import spelled_otherwise
 from cdc.keys import document_id, split_id
 from cdc.pipeline import Source
 from cdc.saying import Say
@@ -27,6 +28,7 @@ _TIMES = frozenset(("timestamptz", "timestamp", "date", "time", "timetz", "inter
 _TEXTS = frozenset(("text", "varchar", "bpchar", "name", "enum"))
 # Types whose canonical text Postgres reads as the same value, and has one text of.
 _SPELLED = frozenset(("oid", "numeric", "bool", "uuid", "float4", "float8", "inet", "cidr", "macaddr", "macaddr8"))
+_FLOATS = frozenset(("float4", "float8"))
 _ASKED = _WHOLE | _TIMES | _TEXTS | _SPELLED
 # Those that a cast may cut or round to what fits: a type of the same values that has room for all.
 _ROOMY = {one: one for one in ("varchar", "bpchar", "numeric", *_TIMES)} | {"name": "text", "date": "timestamp"}
@@ -54,8 +56,8 @@ def spelled(source: Source, table: Table, key: str, say: Say) -> str:
     found = document_id(values)
     if found != key:
         say(f"the table writes that key as {found}")
-    for column in columns:
-        if (why := _unsure(column)) is not None:
+    for column, value in zip(columns, values, strict=True):
+        if (why := _unsure(column, value)) is not None:
             say(f"{table.qualified}.{column.name} is {column.type_name}: {why}, so give it just as documents have it")
     return found
 
@@ -115,13 +117,15 @@ def _spelled(connection: Connection, table: Table, column: Column, text: str) ->
     return expected(column, str(row[0]))
 
 
-def _unsure(column: Column) -> str | None:
+def _unsure(column: Column, value: object) -> str | None:
     """Why nobody can tell how the row wrote its value; None where it can be told."""
     kind = type_key(column)
     if column.array or kind not in _ASKED:
         return "nobody can tell whether the given value is spelled as the row's"
     if column.collated:
         return "texts that differ may be equal in it"
-    if (kind == "numeric" and column.scale is None) or kind == "interval":
-        return "values that are equal may be spelled otherwise in it (1.0 and 1.00, a day and 24 hours)"
-    return None
+    if kind == "numeric" and column.scale is None:
+        return "values that are equal may be spelled otherwise in it (1.0 and 1.00)"
+    if kind in _FLOATS and value != 0:
+        return None
+    return spelled_otherwise(column)

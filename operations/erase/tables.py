@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.errors import SinkRefused
+from cdc.view import View
 from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
 from operations.erase.shown import places_of
@@ -16,11 +17,15 @@ from operations.state.history import namespaces_left
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import all_histories
-from sinks.iceberg.remains import Remains, Shown, remains
+from sinks.iceberg.remains import Remains, Shown, Wanted, remains
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+
+# Where it is said what to do about rows of which nobody can tell whose they are.
+UNSURE = "docs/erasure.md#keys-that-a-table-cant-hold"
 
 
 @dataclass
@@ -46,9 +51,10 @@ class Held:
     @property
     def place(self) -> Place:
         """For the certificate."""
-        files, hidden = len(self.there.rows), len(self.there.hidden)
+        files, hidden, unsure = len(self.there.rows), len(self.there.hidden), len(self.there.unsure)
         words = [f"{files} data files"] if files else []
         words += [f"{hidden} files that can't be looked into"] if hidden else []
+        words += [f"{unsure} files with rows that may be this one ({UNSURE})"] if unsure else []
         words += [f"{self.there.snapshots} snapshots"] if words else []
         refs = (*self.there.tags, *self.there.branches)
         words += [f"kept by {', '.join(refs)}"] if refs else []
@@ -58,7 +64,7 @@ class Held:
             self.sink,
             None if self.build is None else self.build.opened.number,
             found=sum(self.there.rows.values()),
-            hidden=hidden,
+            hidden=len(self.there.hidden | self.there.unsure),
             words=", ".join(words),
             refs=refs,
         )
@@ -109,8 +115,18 @@ def _current(subject: Subject, catalog: Catalog, build: Build) -> Iterator[Held]
             table = iceberg.load_table(catalog, part, view.name, build.opened.number, build.opened.owner)
         except SinkRefused:
             continue  # it was never made, or is another one's
-        places = [(one.path, one.key) for one in places_of(view, subject.name)]
-        yield _held(subject, build.opened.sink, build, view.name, table, places)
+        yield _held(subject, build.opened.sink, build, view.name, table, _places(subject, view))
+
+
+def _places(subject: Subject, view: View) -> list[Shown]:
+    """Where a view's table shows the row, and by which columns it is told.
+
+    A key that the columns have no place for does not tell the row from another whose key they do not hold either, which
+    may be there and live. No row of a table has such a key of its own, but for what an earlier version has put in.
+    """
+    own = sorted(view.key) == sorted(view.table.primary_key)
+    told = subject.held_key == subject.key
+    return [(one.path, one.key if told or (own and not one.path) else None) for one in places_of(view, subject.name)]
 
 
 def _history(subject: Subject, catalog: Catalog, sink: str, namespace: str) -> Iterator[Held]:
@@ -125,20 +141,22 @@ def _history(subject: Subject, catalog: Catalog, sink: str, namespace: str) -> I
 def _held(subject: Subject, sink: str, build: Build | None, view: str, table: Table, places: Sequence[Shown]) -> Held:
     name = ".".join(table.name()[-2:])
     subject.say(f"looking into {name}")
-    return Held(sink, build, view, name, remains(table, places, subject.key))
+    return Held(sink, build, view, name, remains(table, places, subject.key, subject.held_key))
 
 
 def _records(table: Table, subject: Subject) -> dict[int, list[int]]:
     """Which records of the log the living rows of a history are of."""
-    from cdc.records.history import OFFSET, PARTITION
+    from cdc.records.history import KEY_TEXT, OFFSET, PARTITION
     from sinks.iceberg.rows import held_keys
 
     found: dict[int, list[int]] = {}
-    key = list(subject.view.key)
-    for batch in table.scan(selected_fields=(*key, PARTITION, OFFSET)).to_arrow_batch_reader():
+    key, wanted = list(subject.view.key), Wanted(subject.key, subject.held_key)
+    ours = [name for name in (PARTITION, OFFSET, KEY_TEXT) if any(name == one.name for one in table.schema().fields)]
+    for batch in table.scan(selected_fields=(*key, *ours)).to_arrow_batch_reader():
         parts, offsets = batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist()
-        for identity, part, offset in zip(held_keys([batch], key), parts, offsets, strict=True):
-            if identity == subject.key:
+        texts = batch.column(KEY_TEXT).to_pylist() if KEY_TEXT in ours else [None] * len(parts)
+        for identity, text, part, offset in zip(held_keys([batch], key), texts, parts, offsets, strict=True):
+            if wanted.met(identity, text):
                 found.setdefault(part, []).append(offset)
     return found
 

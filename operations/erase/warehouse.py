@@ -192,7 +192,7 @@ def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> s
     note, untold = Note(subject.pipeline), set[str]()
     for one in tables:
         name = history_name(one) if one.build is None else _place(one)
-        files = bool(one.there.rows or one.there.hidden)
+        files = bool(one.there.rows or one.there.hidden or one.there.unsure)
         noted, began = f"{one.sink}: {one.name}", time.time()
         killed = note.begin(TABLES, noted, {SINCE: f"{began:.3f}"})
         try:

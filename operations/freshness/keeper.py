@@ -264,6 +264,10 @@ class Keeper:
         for number, flows in found.items():
             for name, flow in flows.items():
                 notes.setdefault(number, {})[name] = self._advanced(sink, number, name, flow, now)
+        # One that was retired while it was behind would be late for good.
+        kept = {(sink, number, name) for number, flows in found.items() for name in flows}
+        gone = {flow for flow in self._before if flow[0] == sink and flow[1] != _HISTORY} - kept
+        self._before = {flow: before for flow, before in self._before.items() if flow not in gone}
         if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
             history = self._history(sink, place, topics, now)
             asked = self._answering.get(sink)
@@ -277,7 +281,10 @@ class Keeper:
         except (HeadwaterError, OSError) as error:  # of its sink is told all the same
             _log.debug("the age of the history of sink %s could not be told: %s", sink, error, extra={"sink": sink})
             return None
-        return None if kept is None else self._advanced(sink, _HISTORY, STREAM, kept, now)
+        if kept is None:
+            self._before.pop((sink, _HISTORY, STREAM), None)
+            return None
+        return self._advanced(sink, _HISTORY, STREAM, kept, now)
 
     def _advanced(self, sink: str, number: int, name: str, flow: FlowPlace, now: float) -> FlowNote:
         before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)

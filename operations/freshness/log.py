@@ -1,6 +1,7 @@
 """The source's side of a wait: transactions' fates, how far the slot is, and where that is in the topics.
 
-One connection to Postgres and one client of Kafka, kept open, used by one thread.
+One connection to Postgres and one client of Kafka, kept open, used by one thread; while tables are being read, one
+reader of Debezium's notifications too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.servers import open_servers
+from connectors.signals import Listening
 from connectors.snapshot import unfinished
 
 # How many partitions a topic has changes when somebody changes it.
@@ -70,9 +72,12 @@ class SourceLog:
         self._counts: dict[str, int] = {}
         self._counted = self._beaten = self._snapshots_at = float("-inf")
         self._finished: set[tuple[str, datetime]] = set()
+        # There is one for each chunk of each table: with a billion rows too many to be read anew at each question.
+        self._listening = Listening(self._kafka, pipeline)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close what was opened."""
+        self._listening.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -133,7 +138,7 @@ class SourceLog:
         with self._asked() as connection:
             captured = read_captured(connection, self._names)
         busy = {table: entry for table, entry in captured.items() if entry.state != "done"}
-        return sorted(busy.keys() - self._read(busy)) if busy else []
+        return sorted(busy.keys() - self._read(busy))
 
     def entry(self, confirmed_lsn: int, topics: Collection[str]) -> LedgerEntry:
         """The log's ends now, for what the slot had confirmed before.
@@ -180,17 +185,19 @@ class SourceLog:
             changes = differences(captured, look_at(connection, publication, captured), publication)
         gaps = {table for table, entry in captured.items() if entry.gap is not None} | changes.keys()
         found = {table: f"changes of table {table} are missing in its topic" for table in gaps}
-        if busy := {table: entry for table, entry in captured.items() if entry.state != "done"}:
-            read = self._read(busy)
-            found |= {table: _still_read(table, entry.state) for table, entry in busy.items() if table not in read}
+        busy = {table: entry for table, entry in captured.items() if entry.state != "done"}
+        read = self._read(busy)
+        found |= {table: _still_read(table, entry.state) for table, entry in busy.items() if table not in read}
         return by_topic(self.pipeline, found)
 
     def _read(self, busy: Mapping[str, Captured]) -> set[str]:
         """Tables of which all rows are in the log though nobody has noted it: asked of Debezium's notifications, which
         takes a moment, so not at each look. What was found holds for that state of the table."""
-        if time.monotonic() - self._snapshots_at > SNAPSHOT_SECONDS:
+        if not busy:
+            self._listening.close()
+        elif time.monotonic() - self._snapshots_at > SNAPSHOT_SECONDS:
             with open_servers(self.pipeline) as servers:
-                left = unfinished(servers)
+                left = unfinished(servers, self._listening)
             self._finished |= {(table, one.changed_at) for table, one in busy.items() if table not in left}
             self._snapshots_at = time.monotonic()
         return {table for table, one in busy.items() if (table, one.changed_at) in self._finished}

@@ -257,6 +257,8 @@ class Place:
         """
         shown = self._shown()
         made = {number: self.register.generation(number) for number in shown}
+        self._definitions = {number: known for number, known in self._definitions.items() if number in made}
+        self._deferred.keep(made.values())
         seen = Seen(
             shown,
             {number: self._flows(generation) for number, generation in made.items()},
@@ -270,10 +272,9 @@ class Place:
     def flows(self) -> dict[int, dict[str, FlowPlace]]:
         """How far every flow is that `run` keeps up to date: generation -> flow."""
         lost = LossNote(self.register.folder).there()
-        return {
-            number: self._places(self.register.generation(number), lost=lost)
-            for number in sorted({*self.register.kept(), *self._shown()})
-        }
+        made = [self.register.generation(number) for number in sorted({*self.register.kept(), *self._shown()})]
+        self._deferred.keep(made)
+        return {generation.number: self._places(generation, lost=lost) for generation in made}
 
     def _places(self, generation: Generation, *, lost: bool) -> dict[str, FlowPlace]:
         holder, found = generation.lease.holder(), dict[str, FlowPlace]()

@@ -7,7 +7,7 @@ Numbers that the target knows are not given again: a fill would find somebody's 
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from cdc.errors import SinkUnavailable
@@ -21,10 +21,6 @@ from sinks.factory import open_target
 from spark.disk.lease import STOP_IT
 from spark.disk.made_of import as_defined
 from spark.disk.register import Registered
-
-# How many numbers past the known ones are looked for, a request or two each: more generations than that are not
-# removed between two that stay.
-AHEAD = 8
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ def judge(known: Collection[Registered], seen: int, there: Collection[int], star
     Args:
         known: the register's generations.
         seen: the one that readers see.
-        there: others that the target has, of the numbers that were looked for.
+        there: others that the target has.
         started: those of the known that have state here.
     """
     stages = {entry.number: entry.stage for entry in known}
@@ -84,12 +80,13 @@ def adopt(pipeline: Pipeline, sink: str, say: Say) -> None:
         return  # readers may see either end of it, and whoever has begun it ends it
     known, living = register.entries(), register.living()
     views = register.generation(living).views() or views_of_file(pipeline, sink)
-    last = max(register.last(), living)
+    if not views:
+        return
     try:
-        shown = {_seen(pipeline, sink, living, view) or 0 for view in views}
+        shown, named = _looked(pipeline, sink, living, max(register.last(), living) + 1, views)
         seen = living if living in shown else max(shown, default=0)
-        unknown = set(range(1, max(last, seen) + AHEAD + 1)) - {entry.number for entry in known}
-        there = {number for number in sorted(unknown) if views and _there(pipeline, sink, number, views)}
+        unknown = named.keys() - {entry.number for entry in known}
+        there = {number for number in sorted(unknown) if _there(pipeline, sink, number, named[number])}
     except SinkUnavailable:
         return
     if not seen:
@@ -117,20 +114,27 @@ def adopt(pipeline: Pipeline, sink: str, say: Say) -> None:
         )
 
 
-def _seen(pipeline: Pipeline, sink: str, number: int, view: str) -> int | None:
-    opened = _opened(pipeline, sink, number, [view])
-    try:
-        return opened.living(view)
-    finally:
-        opened.close()
+def _looked(
+    pipeline: Pipeline, sink: str, living: int, new: int, views: list[str]
+) -> tuple[dict[int, set[str]], dict[int, set[str]]]:
+    """The generations that readers of these views see, and those that may be in the target: number -> views.
+
+    Names are listed: to ask for one number after the other took the longer the more generations there ever were.
+    """
+    shown = dict[int, set[str]]()
+    with closing(_opened(pipeline, sink, living, views)) as opened:
+        for view in views:
+            shown.setdefault(opened.living(view) or 0, set()).add(view)
+    # As the file has it: what nobody knows of has no definition here.
+    with closing(_opened(pipeline, sink, new, views)) as opened:
+        named = opened.numbered(views)
+    seen = {number: views for number, views in shown.items() if number}
+    return shown, {number: named.get(number, set()) | seen.get(number, set()) for number in named.keys() | seen.keys()}
 
 
 def _there(pipeline: Pipeline, sink: str, number: int, views: Collection[str]) -> bool:
-    opened = _opened(pipeline, sink, number, list(views))
-    try:
+    with closing(_opened(pipeline, sink, number, sorted(views))) as opened:
         return any(opened.there(view) for view in views)
-    finally:
-        opened.close()
 
 
 def _opened(pipeline: Pipeline, sink: str, number: int, views: list[str]) -> Target:

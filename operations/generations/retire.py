@@ -12,6 +12,7 @@ from cdc.saying import Say
 from operations.generations.targets import drop_generation
 from operations.state.folder import register_of
 from operations.state.pausing import LET_GO_SECONDS, refuse_paused
+from operations.state.verified import forget_verified
 from spark.disk.lease import STOP_IT
 from spark.disk.made_of import as_defined
 
@@ -38,6 +39,7 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
         generation.unlock()
         raise
     generation.discard()
+    forget_verified(pipeline, sink, number)
     register.remove(number)
     say(f"sink {sink}: generation {number} removed")
     return {"pipeline": pipeline.name, "sink": sink, "retired": number}

@@ -30,7 +30,7 @@ from spark.disk.files import write_atomic
 from spark.disk.lease import EXPIRES_SECONDS, RENEW_SECONDS
 from spark.disk.process import is_gone, is_me
 
-# Of these the newest are kept, and of each the newest lines.
+# Of those that have ended the newest are kept, and of each the newest lines.
 JOBS_KEPT, LINES_KEPT = 100, 200
 # An end that could not be written, on a full disk, is written again after so long.
 AGAIN_SECONDS = 5.0
@@ -173,7 +173,10 @@ class Jobs:
                     os.utime(path, (time.time(), time.time()))
 
     def _forget_old(self) -> None:
-        for path in sorted(self._folder().glob("*.json"), reverse=True)[JOBS_KEPT:]:
+        """Remove the oldest that have ended: one that is under way keeps others of its kind from its sink."""
+        found = sorted(self._folder().glob("*.json"), reverse=True)
+        ended = [path for path in found if (job := self._now(path)) is None or job.state != "running"]
+        for path in ended[JOBS_KEPT:]:
             path.unlink(missing_ok=True)
 
     def _folder(self) -> Path:

@@ -156,7 +156,9 @@ class Queries:
         if told.tail is not None and told.view is not None and told.tail.rows.num_rows:
             tail = self._put(f"hw_tail_{number}", told.tail.rows, put)
             columns = [name for name in told.tail.rows.column_names if name not in (GONE, WINS)]
-            rows = f"({united(rows, tail, key_columns(told.view, one.columns, one.table.properties), columns)})"
+            keys = key_columns(told.view, one.columns, one.table.properties)
+            floats = [one.name for one in told.tail.rows.schema if one.name in keys and pa.types.is_floating(one.type)]
+            rows = f"({united(rows, tail, keys, columns, floats)})"
         select = f"SELECT * FROM {rows}" if told.past is None else told.past.select(rows)  # noqa: S608 (names are quoted)
         self._duck.view(one.name.schema, one.name.view, select)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -91,7 +91,7 @@ def _present(view: View, name: str, columns: Sequence[str], said: Mapping[str, s
     return found if found in columns and (number is None or found not in numbers) else None
 
 
-def united(committed: str, tail: str, keys: Sequence[str], columns: Sequence[str]) -> str:
+def united(committed: str, tail: str, keys: Sequence[str], columns: Sequence[str], floats: Collection[str] = ()) -> str:
     """SQL of a table and its tail, as ``merge_statement`` of ``spark.warehouse.merge`` would leave them.
 
     Newer rows of the tail replace, gone ones leave, and an older one does nothing. The table is named twice, so that
@@ -102,10 +102,14 @@ def united(committed: str, tail: str, keys: Sequence[str], columns: Sequence[str
         tail: the same of the tail.
         keys: the key's columns.
         columns: of the tail that the table has.
+        floats: those of the keys that are floats: 0.0 and -0.0 are two rows, and one number.
     """
     # Names that no column has: DuckDB takes "s.id" for a part of a column "s", if there is one.
     table, other = "_hw_table", "_hw_tail"
-    same = " AND ".join(f"{table}.{quoted(name)} = {other}.{quoted(name)}" for name in keys)
+    pairs = [(f"{table}.{quoted(name)}", f"{other}.{quoted(name)}", name in floats) for name in keys]
+    equal = [f"{one} = {its}" for one, its, _ in pairs]
+    alike = [f"CAST({one} AS VARCHAR) = CAST({its} AS VARCHAR)" for one, its, is_float in pairs if is_float]
+    same = " AND ".join([*equal, *alike])
     # A row without a version is somebody else's: nothing but a delete without one touches it.
     version = f"coalesce({table}.{quoted(VERSION_COLUMN)}, {MAX_VERSION})"
     listed = ", ".join(f"{other}.{quoted(name)}" for name in columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ from spark.warehouse.history.history import BEGUN, FLOW, begun_topics, start_his
 from spark.warehouse.history.tables import HistoryPlace
 from spark.warehouse.upkeep.upkeep import policy_of
 
+_log = logging.getLogger(__name__)
 LATE = (
     "compaction may begin to take events that it has not read: its tables would have a gap (raise "
     "kafka.compaction_lag_hours)"
@@ -277,6 +279,7 @@ def history_flow(opened: OpenedHistory, snapshot_lsn: Callable[[], int]) -> tupl
 def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkSession, flow: Flow) -> Query:
     catalogue = source_catalogue(opened.pipeline)
     flow = replace(flow, spec=spec_of(opened, catalogue, snapshot_lsn()))
+    _bind_again(opened, catalogue, flow.spec.topics.keys())
     kept = root_tables(opened.pipeline, catalogue, opened.sink)
     namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
     read = [view.table for view in flow.spec.views.values()]
@@ -285,6 +288,22 @@ def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkS
     place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
     policy = policy_of(opened.pipeline.sinks[opened.sink])
     return start_history(spark, flow, place, opened.lease, kept, policy)
+
+
+def _bind_again(opened: OpenedHistory, catalogue: Catalogue, topics: Collection[str]) -> None:
+    """As a history is opened, where a topic was deleted and made again since: a broker does so by itself, and what
+    stands in the new one before the place in the old one would be skipped. Of one that is not there others tell.
+
+    Raises:
+        SourceChanged, TopicRecreated, Fenced: as ``open_history`` (terminal).
+        KafkaUnavailable: the brokers do not answer (transient).
+    """
+    bound = _identity(opened.folder).get("topic_ids", {})
+    asked = {topic for topic in topics if topic in bound}
+    now = topic_ids(opened.pipeline, asked, missing_ok=True) if asked else {}
+    if any(bound[topic] != one for topic, one in now.items()):
+        for line in _bound(opened.pipeline, catalogue, opened.sink, opened.folder):
+            _log.warning("%s", line)
 
 
 def _refuse_elsewhere(pipeline: Pipeline, sink: str, folder: Path, tables: Iterable[Table], token: int = 0) -> None:

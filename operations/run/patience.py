@@ -13,7 +13,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeVar
 
-from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
+from cdc.errors import ClusterUnavailable, HeadwaterError, KafkaRefused, StateError
+from cdc.log.opening import REFUSED_SECONDS
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from cdc.saying import Say
@@ -64,6 +65,8 @@ def patiently(
     say: Say,
     tell: Callable[[str | None], None] = lambda reason: None,
     until: float | None = None,
+    *,
+    begun: bool = True,
 ) -> T:
     """What ``attempt`` gives, once what it needs is there.
 
@@ -73,18 +76,25 @@ def patiently(
         say: is told now and then what is waited for.
         tell: is told what is waited for after each attempt, and None at the end.
         until: when to give up, on the monotonic clock.
+        begun: a sink was run before; else a login that Kafka goes on refusing for a minute is one that is wrong.
 
     Raises:
         Asked: ``stop`` was set.
         StateError: it is ``until`` (terminal).
+        KafkaRefused: nothing has ``begun``, and the brokers let nobody in.
         HeadwaterError: what no waiting cures; and a cluster of Spark's, whose virtual machine has to be started anew.
     """
     pause, said, before = FIRST_PAUSE, 0.0, ""
+    let_in = time.monotonic()
     while True:
         try:
             found = attempt()
         except (HeadwaterError, OSError) as error:
             reason = _curable(error)
+            if not isinstance(error, KafkaRefused):
+                let_in = time.monotonic()
+            elif not begun and time.monotonic() - let_in >= REFUSED_SECONDS:
+                raise
         else:
             tell(None)
             return found
@@ -125,6 +135,12 @@ class Waiting:
         self._pipeline, self._only = pipeline, only
         self._reason: str | None = None
         self._keeping = Repeating("waiting", self._keep, lambda: 0.2 if self._reason is None else TELL_SECONDS)
+
+    @property
+    def begun(self) -> bool:
+        """Whether one of the sinks was run before."""
+        registers = [register_of(self._pipeline, sink) for sink in chosen_sinks(self._pipeline, self._only)]
+        return any(one.generation(number).started for one in registers for number in one.kept())
 
     def tell(self, reason: str | None) -> None:
         """For ``patiently``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -15,11 +16,15 @@ from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from cdc.shapes import Shape
-from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
+from connectors.postgres import ANSWER_SECONDS, STATEMENT_SECONDS, Connection, connect, within
 from connectors.tables.shapes import fingerprint, read_shapes
 
 # A migration is followed by its first rows within moments; the look is one query over an open connection.
 LOOK_SECONDS = 1.0
+# Of some ten thousand partitions it takes a second: then it rests for so many times as long, for the primary has other
+# work, but no longer than this. A record that does not fit meanwhile has the tables looked at at once.
+REST, LONGEST_SECONDS = 20.0, 300.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,9 @@ class ShapeWatch:
         self._print = ""
         self._asked = False
         self._newest: Look | None = None
+        self._took, self._late = 0.0, False
         self._lock = threading.Lock()
-        self._watching = Repeating("shape watch", self._work, LOOK_SECONDS, at_once=True, last=self._let_go)
+        self._watching = Repeating("shape watch", self._work, self._pause, at_once=True, last=self._let_go)
         self._watching.start()
 
     def newest(self) -> Look | None:
@@ -75,6 +81,9 @@ class ShapeWatch:
         self._watching.stop()
         self._watching.join(LOOK_SECONDS)
 
+    def _pause(self) -> float:
+        return max(LOOK_SECONDS, min(REST * self._took, LONGEST_SECONDS))
+
     def _work(self) -> None:
         with suppress(SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
             try:
@@ -92,13 +101,30 @@ class ShapeWatch:
         asked, self._asked = self._asked, False
         began, tables = time.monotonic(), self.pipeline.source.tables
         # The print first: what changes after it is found the next time.
-        now = fingerprint(connection, tables)
+        try:
+            now = fingerprint(connection, tables)
+        except (SourceError, psycopg.Error) as error:
+            self._took = time.monotonic() - began
+            self._say_late(error)
+            raise
+        self._took, self._late = time.monotonic() - began, False
         if now == self._print and not asked:
             return
         catalogue, shapes = read_shapes(connection, tables, absent=[])
         with self._lock:
             self._newest = Look(catalogue, shapes, began)
         self._print = now
+
+    def _say_late(self, error: Exception) -> None:
+        """Say once that there was no answer in time: of a server that is away others tell."""
+        if self._took >= STATEMENT_SECONDS and not self._late:
+            self._late = True
+            _log.warning(
+                "Postgres did not say within %.0f s whether captured tables were altered; those that are will be"
+                " noticed once it does: %s",
+                self._took,
+                error,
+            )
 
     def _let_go(self) -> None:
         if self._connection is not None:

@@ -46,17 +46,19 @@ def note_verified(pipeline: Pipeline, report: Mapping[str, Any]) -> None:
         _log.debug("what was verified could not be noted: %s", error)
 
 
-def forget_verified(pipeline: Pipeline, sink: str) -> None:
+def forget_verified(pipeline: Pipeline, sink: str, number: int | None = None) -> None:
     """Forget what was found of a sink that is dropped: one that is filled anew under its name, whose generations are
-    numbered from 1 again, has not been compared.
+    numbered from 1 again, has not been compared. Or of one of its generations, which is removed.
 
     Args:
         pipeline: the loaded file.
         sink: its name.
+        number: the generation's; None for the sink and all of them.
     """
     path = state_dir(pipeline) / pipeline.name / FILE
     found = _read(path)
-    kept = {key: one for key, one in found.items() if key.partition(BUILD)[0] != sink}
+    gone = {key for key in found if key.partition(BUILD)[0] == sink} if number is None else {_build(sink, number)}
+    kept = {key: one for key, one in found.items() if key not in gone}
     if kept != found:
         write_atomic(path, json.dumps(kept))
 

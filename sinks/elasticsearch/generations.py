@@ -22,6 +22,13 @@ def seen(client: Elasticsearch, target: Target) -> dict[str, int]:
     return {index: number if alias == target.index else 0 for index, (alias, number) in numbers.items()}
 
 
+def made(client: Elasticsearch, target: Target) -> set[int]:
+    """Generations that an index is called by, whoever has made it. Raises the client's errors."""
+    listed = client.indices.get(index=f"{target.index}_g*", expand_wildcards="all").body
+    numbers = (generation_of(index) or ("", 0) for index in listed)
+    return {number for alias, number in numbers if alias == target.index}
+
+
 def promote(client: Elasticsearch, who: str, target: Target, old: int) -> None:
     """One call takes the alias from where it is and gives it to this generation: no reader sees both, or neither.
 

@@ -1,8 +1,8 @@
 """Who may write: the token of a lease, kept as the name of the write aliases.
 
-``flights_g1_w1795236777`` belongs to the process that holds token 1795236777. Who takes over adds its own alias and
-removes all older ones, of the documents and of the fences, in one call. From then on Elasticsearch itself refuses the
-older process (``require_alias``), whatever that one believes about its lease.
+``flights_g1_w1795236777123456`` belongs to the process that holds token 1795236777123456. Who takes over adds its own
+alias and removes all older ones, of the documents and of the fences, in one call. From then on Elasticsearch itself
+refuses the older process (``require_alias``), whatever that one believes about its lease.
 """
 
 from __future__ import annotations

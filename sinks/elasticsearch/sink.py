@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from elasticsearch import ApiError
 from cdc.errors import ConfigError, SinkRefused
 from cdc.keys import id_bytes, is_stray
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
-from sinks.elasticsearch import read
+from sinks.elasticsearch import generations, read
 from sinks.elasticsearch.bulk import Bulk, Line, chunks, encode
 from sinks.elasticsearch.client import connect, is_passing, reason_of, refused, translated
 from sinks.elasticsearch.fences import KEY_PREFIX, Fences
@@ -192,6 +192,15 @@ class ElasticsearchSink:
     def there(self, target: str) -> bool:
         """See the contract: both indices, the documents' and the fences'."""
         return self._indices.there(self._target(target))
+
+    def numbered(self, targets: Collection[str]) -> dict[int, set[str]]:
+        """See the contract: the documents' indices."""
+        found = dict[int, set[str]]()
+        with translated(self._settings.who, "look-up of the indices"):
+            for target in targets:
+                for number in generations.made(self._client, self._target(target)):
+                    found.setdefault(number, set()).add(target)
+        return found
 
     def size(self, target: str) -> int:
         """See the contract: the documents' index with its replicas."""

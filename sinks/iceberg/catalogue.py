@@ -181,13 +181,17 @@ def _look(catalog: Catalog, sink: Any, view: str, generation: int | None, owner:
 
 def _set_aside(catalog: Catalog, sink: Any, view: str) -> bool:
     """Whether tables of several generations wait under names of their own, as in the middle of two renames."""
+    return sum(name.startswith(f"{view}__g") for name in table_names(catalog, sink)) > 1
+
+
+def table_names(catalog: Catalog, sink: Any) -> list[str]:
+    """What the tables of the sink's namespace are called, whoever has made them."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     try:
-        names = [name[-1] for name in catalog.list_tables(sink.namespace)]
+        return [name[-1] for name in catalog.list_tables(sink.namespace)]
     except NoSuchNamespaceError:
-        return False
-    return sum(name.startswith(f"{view}__g") for name in names) > 1
+        return []
 
 
 def find_table(sink: Any, catalog: str, view: str, generation: int, owner: str | None = None) -> tuple[str, str]:

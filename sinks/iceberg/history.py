@@ -52,6 +52,12 @@ def key_of(table: Table) -> list[str]:
     return list(json.loads(table.properties[KEY]))
 
 
+def floats_of(table: Table) -> list[str]:
+    """Those of the key's columns that are floats."""
+    kinds = {field.name: str(field.field_type) for field in table.schema().fields}
+    return [name for name in key_of(table) if kinds.get(name) in ("float", "double")]
+
+
 def own_columns(table: Table) -> frozenset[str]:
     """The columns that the source had when the history was brought to them last; none where that was not noted."""
     return frozenset(json.loads(table.properties.get(NUMBERS, "{}")))

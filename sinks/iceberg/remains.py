@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc.keys import document_id, split_id
+from cdc.records.history import KEY_TEXT
 from sinks.iceberg.rows import held_keys
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class Remains:
             whether they hold it.
         snapshots: how many snapshots reach one of these files.
         tags, branches: names of those that do, our own apart.
+        unsure: files with rows whose key is null where the table's columns have no place for a part of it: they may be
+            the row's or another one's, and nothing beside them tells.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -46,30 +50,59 @@ class Remains:
     snapshots: int = 0
     tags: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
+    unsure: set[str] = field(default_factory=set)
 
 
-def remains(table: Table, places: Sequence[Shown], key: str) -> Remains:
+class Wanted(NamedTuple):
+    """The row that is looked for.
+
+    Attributes:
+        key: as document ids have it.
+        held: the same as the columns of a table hold it (``cdc.table_key.TableKey.as_held``).
+    """
+
+    key: str
+    held: str
+
+    def met(self, identity: str, text: str | None) -> bool | None:
+        """Whether a row is this one; None where nobody can tell.
+
+        Args:
+            identity: what the columns of its key say.
+            text: what its history says of a key that they do not hold.
+        """
+        if identity == self.key:
+            return True
+        if identity != self.held:
+            return False
+        return None if text is None else text == self.key
+
+
+def remains(table: Table, places: Sequence[Shown], key: str, held: str | None = None) -> Remains:
     """Look into every file that a snapshot reaches; of each only the key's columns are read.
 
     Args:
         table: at its newest metadata.
         places: where the key stands in a row.
         key: the row's, as document ids have it.
+        held: as the table's columns hold it; None for just so.
     """
     found, reached = Remains(), _reached(table)
     blind = any(names is None for _, names in places)
     unclean = _unclean(table, reached) if blind else set[str]()
-    seen = [(path, names) for path, names in places if names is not None]
+    seen, wanted = [(path, names) for path, names in places if names is not None], Wanted(key, held or key)
     for file in sorted(set[str]().union(*reached.values())):
-        rows = _rows(table, file, seen, key) if seen else 0
-        if rows is None or file in unclean:
+        met = _met(table, file, seen, wanted) if seen else []
+        if met is None or file in unclean:
             found.hidden.add(file)
-        if rows:
+        if None in (met or ()):
+            found.unsure.add(file)
+        if rows := (met or []).count(True):
             found.rows[file] = rows
-    holding = found.rows.keys() | found.hidden
-    held = {snapshot for snapshot, files in reached.items() if files & holding}
-    found.snapshots = len(held)
-    refs = {name: ref for name, ref in sorted(table.refs().items()) if name not in OURS and ref.snapshot_id in held}
+    holding = found.rows.keys() | found.hidden | found.unsure
+    kept = {snapshot for snapshot, files in reached.items() if files & holding}
+    found.snapshots = len(kept)
+    refs = {name: ref for name, ref in sorted(table.refs().items()) if name not in OURS and ref.snapshot_id in kept}
     found.tags = tuple(name for name, ref in refs.items() if ref.snapshot_ref_type == "tag")
     found.branches = tuple(name for name in refs if name not in found.tags)
     return found
@@ -102,23 +135,28 @@ def _unclean(table: Table, reached: Mapping[int, set[str]]) -> set[str]:
     return others | deleted_in
 
 
-def _rows(table: Table, file: str, places: Sequence[Shown], key: str) -> int | None:
-    """How many rows hold the key; None of a file that can't be looked into."""
+def _met(table: Table, file: str, places: Sequence[Shown], wanted: Wanted) -> list[bool | None] | None:
+    """What ``Wanted.met`` says of each row that is or may be the one; None of a file that can't be looked into."""
     import pyarrow.parquet as pq
 
     if not file.endswith(".parquet"):
         return None
-    count = 0
+    found: list[bool | None] = []
     with table.io.new_input(file).open() as stream, pq.ParquetFile(stream) as opened:
         columns = {path[0] if path else name for path, names in places for name in (names or ())}
         there = _names(table, opened.schema_arrow, columns)
         if len(there) < len(columns):
-            return None if _may_hold(opened, there, places, key) else 0
-        for batch in opened.iter_batches(columns=list(there.values())):
+            return None if _may_hold(opened, there, places, wanted.held) else []
+        said = _names(table, opened.schema_arrow, {KEY_TEXT}) if wanted.held != wanted.key else {}
+        for batch in opened.iter_batches(columns=[*there.values(), *said.values()]):
             present = {name: batch.column(one) for name, one in there.items()}
+            texts = batch.column(said[KEY_TEXT]).to_pylist() if said else None
             for path, names in places:
-                count += sum(one == key for one in _keys(present, path, names or ()))
-    return count
+                beside = texts if texts is not None and not path else repeat(None)
+                for one, text in zip(_keys(present, path, names or ()), beside, strict=False):
+                    if one in wanted and (met := wanted.met(one, text)) is not False:
+                        found.append(met)
+    return found
 
 
 def _may_hold(opened: pq.ParquetFile, there: Mapping[str, str], places: Sequence[Shown], key: str) -> bool:

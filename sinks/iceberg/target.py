@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from orjson import loads
@@ -117,6 +117,16 @@ class IcebergTarget:
     def there(self, target: str) -> bool:
         """See the contract."""
         return catalogue.there(self._place, self._catalog, target, self._number(target), self._owner)
+
+    def numbered(self, targets: Collection[str]) -> dict[int, set[str]]:
+        """See the contract."""
+        found = dict[int, set[str]]()
+        with catalogue.open_catalog(self._place, self._catalog) as opened:
+            for name in catalogue.table_names(opened, self._place):
+                view, _, number = name.rpartition("__g")
+                if view in targets and number.isdecimal():
+                    found.setdefault(int(number), set()).add(view)
+        return found
 
     def refresh(self, target: str) -> None:
         """See the contract: a commit is there for the next reader that opens the table."""

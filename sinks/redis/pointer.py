@@ -14,11 +14,12 @@ changes:<N>    ``<keep>:<mark>`` while generation N's changes are kept: how many
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 FIELDS = ("generation", "plain", "moving", "cleared")
+LEASE = "lease:"
 
 # KEYS: pointer. ARGV: generation, token. A newer token is answered, else this one is noted. The HDEL of nothing is
 # there because a server without memory lets a script write that has deleted something; else a sink that is to empty
@@ -75,3 +76,9 @@ class Pointer:
         if self.moving is not None and generation in (self.moving, self.plain):
             return None
         return self.plain == generation
+
+
+def claims_in(fields: Iterable[bytes | str]) -> set[int]:
+    """Generations that somebody has claimed, by the names of the hash's fields. Pure."""
+    named = (field.decode() if isinstance(field, bytes) else field for field in fields)
+    return {int(name.removeprefix(LEASE)) for name in named if name.startswith(LEASE)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,7 @@ from sinks.redis.claims import Claims
 from sinks.redis.client import Client
 from sinks.redis.forget import forget
 from sinks.redis.names import Names
-from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
+from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer, claims_in
 from sinks.redis.read import SCAN_COUNT, Reads, keys_below, permitted
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
@@ -224,6 +224,16 @@ class RedisSink:
     def there(self, target: str) -> bool:
         """See the contract: whoever sets it up claims it, and a server that has forgotten that has forgotten more."""
         return self.claimed(target) is not None
+
+    def numbered(self, targets: Collection[str]) -> dict[int, set[str]]:
+        """See the contract: who has set up a generation has claimed it."""
+        found = dict[int, set[str]]()
+        with self._server.once("look-up of generations"):
+            client = self._server.client()
+            for target in targets:
+                for number in claims_in(client.hkeys(self._where(target).pointer)):
+                    found.setdefault(number, set()).add(target)
+        return found
 
     def refresh(self, target: str) -> None:
         """See the contract: what was written is read at once, unless the server has forgotten it."""

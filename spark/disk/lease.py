@@ -47,8 +47,9 @@ class Holder:
     """What the lease's file says.
 
     Attributes:
-        token: of the newest holder. It begins with the clock (seconds since 1970), so that it grows even when the file
-            was lost.
+        token: of the newest holder. It begins with the clock (microseconds since 1970), so that it grows even when the
+            file was lost, and two machines with a state folder each don't take the same one: nothing would tell their
+            writes apart. Of an older Headwater they are seconds.
         pid, started, host: which process (``spark.disk.process.born``); pid 0 when it was given back.
         renewed: when it last said so (epoch seconds).
     """
@@ -100,7 +101,8 @@ class Lease:
                     f"{self.title} is already run by process {known.pid} on {host_name(known.host)}",
                     fix=way_out,
                 )
-            self.token = max(int(time.time()), known.token + 1 if known else 1)
+            # Lua compares it as a double, which is exact up to 2^53: microseconds are until the year 2255.
+            self.token = max(int(time.time() * 1_000_000), known.token + 1 if known else 1)
             self._write(Holder(token=self.token, renewed=time.time(), **signature()))
             self._show_life()
         self._thread = threading.Thread(target=self._keep, name=f"lease {self.title}", daemon=True)

@@ -47,10 +47,11 @@ SNAPSHOT = "snapshot.json"
 
 
 def refuse_other_attempt(flow: Flow) -> None:
-    """Refuse to go on with a state of rows that an interrupted attempt of the initial snapshot has read.
+    """Refuse to go on with a state of rows that an earlier attempt of the initial snapshot has read.
 
     They count no more, the last attempt's do (docs/decisions/fold.md); no state says which of its events were which.
-    One of before this was noted is taken for one of the present attempt.
+    One of before this was noted is taken for one of the present attempt. Why there is another attempt is not seen from
+    here: the earlier one was interrupted, or Kafka Connect has lost the offset (connectors/lost_offset.py).
 
     Raises:
         StateError: the snapshot has begun again since the flow has read something; or the note of that can't be read
@@ -61,8 +62,9 @@ def refuse_other_attempt(flow: Flow) -> None:
     counted = read_note(path, lambda said: int(said["lsn"]), fix) if _has_read(flow) else None
     if counted not in (None, now):
         raise StateError(
-            f"sink {flow.spec.sink}: {flow.title} has counted rows of an initial snapshot that was interrupted",
-            means="it has begun again since, and reads them once more; nothing was written",
+            f"sink {flow.spec.sink}: {flow.title} has counted rows of an initial snapshot after which another was made",
+            means="the first was interrupted, or Kafka Connect had lost how far the connector had read: the same rows"
+            " come once more, and count as the last one has read them; nothing was written",
             fix=fix,
         )
     if counted is None:

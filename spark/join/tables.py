@@ -36,9 +36,10 @@ from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import TALLY, Entry
 from spark.reading.expressions import PREFIX
 from spark.warehouse.keyless import computed_with_keys, why_failed
+from spark.warehouse.keys import key_names
 from spark.warehouse.large_merge import SMALL_RECORDS
 from spark.warehouse.marks import BATCH, OFFSETS, QUERY, offsets_text, same_offsets
-from spark.warehouse.merge import GONE, LETTER, key_names, merge_changes
+from spark.warehouse.merge import GONE, LETTER, merge_changes
 from spark.warehouse.table import TablePlace
 from spark.warehouse.upkeep.plan import LATER
 from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of

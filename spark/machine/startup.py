@@ -46,7 +46,7 @@ def prepare(jars: Path, archive: Path, say: Say = to_nobody) -> bool:
     made_for, kind = archive.with_name(archive.name + ".of"), _kind(jars)
     if archive.is_file() and made_for.is_file() and made_for.read_text() == kind:
         return True
-    say("preparing Spark, so that it starts faster (once, some 35 s)")
+    say(f"preparing Spark, so that it starts faster (once, some 35 s; {MOST_SECONDS} at most)")
     with scratch_folder(".spark-archive-", archive.parent) as folder:
         made = folder / archive.name
         command = [sys.executable, "-m", "spark.machine.startup", str(jars), str(made)]
@@ -56,7 +56,11 @@ def prepare(jars: Path, archive: Path, say: Say = to_nobody) -> bool:
             made_for.write_text(kind)
             made.rename(archive)  # in one step: another process that starts meanwhile sees all of it or nothing
         except (subprocess.SubprocessError, OSError) as error:
-            say(f"Spark starts as it always does: no archive could be made ({type(error).__name__})")
+            late = isinstance(error, subprocess.TimeoutExpired)
+            why = f"it had not ended after {MOST_SECONDS} s" if late else type(error).__name__
+            say(
+                f"Spark starts as it always does: no archive could be made ({why}); the next `headwater up` tries again"
+            )
             return False
     return True
 

@@ -10,7 +10,7 @@ Rows also carry the position they came from, and an older one never replaces a n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.join.expressions import quoted
 from cdc.journal import about
 from cdc.log import letters as deadletters
-from cdc.timed import TimedView
 from cdc.view import View
 from sinks.contract import UNVERSIONED
-from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
+from sinks.iceberg.rows import VERSION_COLUMN
 from spark.arrow import map_in_arrow
 from spark.disk.checkpoint import batch_offsets
 from spark.disk.lease import Lease
@@ -41,6 +40,7 @@ from spark.warehouse.brief import brief
 from spark.warehouse.commits import History
 from spark.warehouse.counted import KEPT_COUNTS, CountedQuery, Counts, told
 from spark.warehouse.keyless import computed_with_keys, keyed_entries, why_failed
+from spark.warehouse.keys import float_keys, key_names, same_key
 from spark.warehouse.large_merge import (
     CHANGES,
     LARGE_ROWS,
@@ -292,14 +292,6 @@ def _both(entries: Column | None = None) -> tuple[Column, ...]:
     )
 
 
-def key_names(view: View) -> list[str]:
-    """The key's column names as the table has them."""
-    if isinstance(view, TimedView):
-        return [ID_COLUMN]
-    renamed = dict(view.columns)
-    return [renamed.get(name, name) for name in view.key]
-
-
 def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool, branched: bool = True) -> None:
     """Merge changes into a table that has rows; readers see all of them at once.
 
@@ -314,9 +306,10 @@ def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool, branche
     Raises:
         Exception: Spark's; ``is_conflict`` tells of one that is transient.
     """
-    keys, columns = key_names(view), rows.columns[:-1]
-    if not branched or History(rows.sparkSession, table).rows < LARGE_ROWS:
-        return _merge(table, rows, keys, columns)
+    keys, floats, columns = key_names(view), float_keys(view), rows.columns[:-1]
+    # The ways into a large table join by keys, to which 0.0 and -0.0 are one: with floats it is changed as a small one.
+    if not branched or floats or History(rows.sparkSession, table).rows < LARGE_ROWS:
+        return _merge(table, rows, keys, columns, floats)
     change = partial(merge_statement, keys=keys, columns=columns, new=False)
     with held(rows) as kept:
         if few and held_bytes(kept) <= SMALL_BYTES:
@@ -325,9 +318,11 @@ def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool, branche
             _merge(table, kept, keys, columns)
 
 
-def _merge(table: str, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> None:
+def _merge(
+    table: str, rows: DataFrame, keys: Sequence[str], columns: Sequence[str], floats: Collection[str] = ()
+) -> None:
     rows.createOrReplaceTempView(CHANGES)
-    rows.sparkSession.sql(merge_statement(table, keys, columns))
+    rows.sparkSession.sql(merge_statement(table, keys, columns, floats=floats))
 
 
 def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:
@@ -337,7 +332,9 @@ def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:
     return sets, f"INSERT ({listed}) VALUES ({values})"  # noqa: S608 (names are quoted, no values)
 
 
-def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, new: bool = True) -> str:
+def merge_statement(
+    table: str, keys: Sequence[str], columns: Sequence[str], *, new: bool = True, floats: Collection[str] = ()
+) -> str:
     """MERGE of ``CHANGES`` into ``table``: newer rows replace, gone rows leave, and an older change does nothing.
 
     Args:
@@ -345,12 +342,12 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
         keys: names of the key's columns.
         columns: the table's.
         new: whether rows that are not there are inserted.
+        floats: those of the keys that are floats.
     """
-    on = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in keys)
     newer = f"s.{VERSION_COLUMN} >= t.{VERSION_COLUMN}"
     sets, insert = set_and_insert(columns)
     return (
-        f"MERGE INTO {table} t USING {CHANGES} s ON {on} "
+        f"MERGE INTO {table} t USING {CHANGES} s ON {same_key(keys, floats)} "
         f"WHEN MATCHED AND s.{GONE} AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
         f"WHEN MATCHED AND NOT s.{GONE} AND {newer} THEN UPDATE SET {sets} "
         + (f"WHEN NOT MATCHED AND NOT s.{GONE} THEN {insert}" if new else "")

@@ -106,7 +106,8 @@ def refuse_taken(table: str, others: Iterable[str], wanted: Iterable[str]) -> No
         raise SinkRefused(
             f"table {table} has a column {taken[0]} that Headwater has not made, and is to have one of that name",
             means="what is in it would be taken for the source's; nothing was written",
-            fix=f"rename it (ALTER TABLE … RENAME COLUMN {taken[0]} TO …) or drop it; then start `headwater run` again",
+            fix=f"rename it (ALTER TABLE … RENAME COLUMN {taken[0]} TO …) or drop it; then start `headwater run` again."
+            " If it is of a time in which Headwater 0.2.0 ran: docs/upgrade.md#back-again",
         )
 
 

@@ -35,6 +35,7 @@ pytestmark = [
 ]
 VIEW = View.identity(Table("public", "t", (Column("id", "int4", "int4"), Column("v", "text", "text")), ("id",)), "t")
 MANY, BATCHES, ROWS, KEPT = 4, 14, 3, Policy()
+DAY_MS = int(DAY * 1000)
 
 
 class Clock:
@@ -172,10 +173,13 @@ def test_what_has_gathered_before_goes_at_once_and_takes_no_mark_or_tag(
         lake.batch(number, historian)
         if not number:
             lake.spark.sql(f"ALTER TABLE {lake.table} CREATE TAG november")
-    monkeypatch.setattr(steps, "FAR_TOO_MANY", 5)
-    monkeypatch.setattr(steps, "KEPT_OF_THEM", 2)
+    monkeypatch.setattr(steps, "FAR_TOO_MANY", 2)
+    monkeypatch.setattr(plan, "HOUR", 0.001)  # each is the newest one of its own
+    second = lake.signs().snapshots[2].id
+    loaded(lake.spark, lake.table).expireSnapshots().expireSnapshotId(second).expireOlderThan(DAY_MS).commit()
     assert shorten(lake.spark, lake.table, Policy(on=False), time.time() + DAY) == 0
     assert shorten(lake.spark, lake.table, Policy(), time.time()) == 0, "all are young"
+    assert shorten(lake.spark, lake.table, Policy(snapshot_days=2), time.time() + DAY) == 0, "promised for two days"
     assert shorten(lake.spark, lake.table, Policy(), time.time() + DAY) == 3
     assert offsets_there(lake.spark, lake.table) == {0: 6 * ROWS} and lake.offsets() == list(range(6 * ROWS))
     assert lake.spark.sql(f"SELECT * FROM {lake.table} VERSION AS OF 'november'").count() == ROWS

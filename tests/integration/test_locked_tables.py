@@ -1,4 +1,5 @@
-"""What is seen of the tables does not wait for a migration that has locked one of them, or waits to."""
+"""What is seen of the tables does not wait for a migration that has locked one of them, or waits to; and changes of
+captured tables are seen, those of others not."""
 
 from __future__ import annotations
 
@@ -63,3 +64,45 @@ def test_nothing_is_waited_for(source: SourceDatabase) -> None:
         }
         assert read_written(ours, BOTH) == {}
         assert ours.execute("SHOW lock_timeout").fetchone() == ("3s",)
+
+
+SAME: tuple[str, ...] = (
+    "ALTER TABLE other ADD v text",
+    "CREATE TABLE more (id int)",
+    "ALTER TABLE old ADD q int DEFAULT 3",
+    "ALTER TABLE old DROP q",
+)
+ANOTHER: tuple[str, ...] = (
+    "ALTER TABLE one ADD w int DEFAULT 3",
+    "ALTER TABLE one ALTER w DROP DEFAULT",
+    "ALTER TABLE one ALTER w TYPE bigint",
+    "ALTER TABLE one RENAME w TO x",
+    "ALTER TABLE one REPLICA IDENTITY FULL",
+    "CREATE UNIQUE INDEX ON one (v)",
+    "TRUNCATE one",
+    "ALTER TABLE one RENAME TO gone",
+    "ALTER TABLE gone RENAME TO one",
+    "ALTER TABLE days ADD w int DEFAULT 5",
+    "ALTER TABLE days ATTACH PARTITION old FOR VALUES FROM (20) TO (30)",
+    "VACUUM FULL days_1",
+    "ALTER TABLE days_1 RENAME TO days_one",
+    "CREATE TABLE all_of.new (id int)",
+    "DROP TABLE all_of.new",
+)
+
+
+def test_a_look_is_another_one_when_a_captured_table_is(source: SourceDatabase) -> None:
+    source.execute(
+        "CREATE SCHEMA all_of",
+        "CREATE TABLE one (id int PRIMARY KEY, v text)",
+        "CREATE TABLE other (id int PRIMARY KEY)",
+        "CREATE TABLE days (id int, day int, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE old (id int NOT NULL, day int NOT NULL, w int)",
+    )
+    with source.connect() as ours:
+        now = fingerprint(ours, ["public.one", "public.days", "all_of.*"])
+        for statement in (*SAME, *ANOTHER):
+            source.execute(statement)
+            before, now = now, fingerprint(ours, ["public.one", "public.days", "all_of.*"])
+            assert (now == before) == (statement in SAME), statement

@@ -46,6 +46,12 @@ def test_the_claim_that_all_of_it_shows_is_the_newest_one_or_is_not_told(subject
     assert (sink.oldest_claim(VIEW) is None) == isinstance(sink, RedisSink)
 
 
+def test_generations_that_were_made_are_told_by_one_look(sink: Sink, subject: Subject) -> None:
+    assert sink.numbered([VIEW]) == {1: {VIEW}}
+    sink.drop(VIEW)
+    assert sink.numbered([VIEW]) == {}
+
+
 def test_setup_may_be_repeated_and_keeps_what_is_there(sink: Sink, subject: Subject) -> None:
     sink.write(VIEW, [Item("1", 5, doc(1))])
     subject.open().setup()

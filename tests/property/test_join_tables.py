@@ -15,7 +15,7 @@ from spark.join.engine import Joiner, Made
 from spark.join.table_stage import COLUMNS, table_batch, table_entries
 from spark.join.task import Task
 from spark.reading.expressions import PREFIX
-from spark.warehouse.merge import key_names
+from spark.warehouse.keys import key_names
 from tests.property.test_join_truth import world_of
 from truth.columns import comparable_expected, comparable_row
 from truth.digest import digest

@@ -78,6 +78,10 @@ class Service(ABC):
         folder = (site.home / "data" / self.name).resolve()
         return Path(candidate.exe()).name in self.programs and Path(candidate.cwd()).is_relative_to(folder)
 
+    def behind(self, site: Site, units: dict[str, Path]) -> bool:
+        """Whether it runs, with code of ours that another Headwater has built."""
+        return False
+
     def logs(self, site: Site) -> list[Path]:
         """Log files for error messages, the most telling first."""
         return [site.log(self.name)]

@@ -10,7 +10,7 @@ from deploy.local.process import Launch
 from deploy.local.services import jvm
 from deploy.local.services.base import PROBE_SECONDS, direct
 from deploy.local.services.kafka import MAX_MESSAGE_BYTES
-from deploy.local.services.plugins import plugins
+from deploy.local.services.plugins import outdated, plugins
 from deploy.local.site import HOST, Site
 
 PLUGIN = "headwater.connect.PostgresConnector"
@@ -93,6 +93,10 @@ class Connect(jvm.JavaService):
     def address(self, site: Site) -> str:
         """As a URL."""
         return f"http://{HOST}:{site.port('connect')}"
+
+    def behind(self, site: Site, units: dict[str, Path]) -> bool:
+        """It reads its plugins once, when it starts."""
+        return bool(outdated(site, units))
 
     def logs(self, site: Site) -> list[Path]:
         """Its own log, then its standard output."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cdc.errors import StackError
@@ -26,32 +27,65 @@ def plugins(site: Site, units: Mapping[str, Path]) -> Path:
     Raises:
         StackError: there is no compiler, or it failed.
     """
-    top = site.data("connect") / "plugins"
+    top = _top(site)
     shutil.rmtree(top, ignore_errors=True)
-    kafka, avro, debezium = units["kafka"], units["connect-avro"], units["connect-plugins"] / DEBEZIUM
-    _plugin(site, "headwater-json", top / "headwater-json", [kafka])
-    _plugin(site, "headwater-outbox", top / "headwater-outbox", [kafka])
-    _plugin(site, "headwater-avro", top / "headwater-avro", [kafka, avro], beside=avro)
-    # A class of ours that extends Debezium's is found only by the loader that has Debezium's: in the same folder.
-    _plugin(site, "headwater-postgres", top / DEBEZIUM, [kafka, debezium], beside=debezium)
+    for plugin in _all(units):
+        folder = top / plugin.folder
+        folder.mkdir(parents=True)
+        (folder / f"{plugin.name}.jar").symlink_to(_built(site, plugin))
+        for jar in plugin.beside.glob("*.jar") if plugin.beside else ():
+            (folder / jar.name).symlink_to(jar)
     return top
 
 
-def _plugin(site: Site, name: str, folder: Path, jars: Sequence[Path], beside: Path | None = None) -> None:
-    """One plugin's folder, with our own jar in it and those beside which it stands."""
-    folder.mkdir(parents=True)
-    (folder / f"{name}.jar").symlink_to(_built(site, name, jars))
-    for jar in beside.glob("*.jar") if beside else ():
-        (folder / jar.name).symlink_to(jar)
+def outdated(site: Site, units: Mapping[str, Path]) -> list[str]:
+    """Plugins of a worker that was started with other sources of ours than there are now.
+
+    Args:
+        site: whose worker.
+        units: folders of jars in the cache, by name.
+    """
+    links = {plugin.name: _top(site) / plugin.folder / f"{plugin.name}.jar" for plugin in _all(units)}
+    now = {plugin.name: _jar(site, plugin) for plugin in _all(units)}
+    return [name for name, link in links.items() if link.is_symlink() and link.readlink() != now[name]]
 
 
-def _built(site: Site, name: str, jars: Sequence[Path]) -> Path:
-    target = site.folder("run") / f"{name}-{compiled.digest(build.sources(name), jars)}.jar"
+@dataclass(frozen=True)
+class _Plugin:
+    """A jar of ours: its folder, the folders of jars to compile against, and the one of those that stand beside it."""
+
+    name: str
+    folder: str
+    jars: Sequence[Path]
+    beside: Path | None = None
+
+
+def _all(units: Mapping[str, Path]) -> list[_Plugin]:
+    kafka, avro, debezium = units["kafka"], units["connect-avro"], units["connect-plugins"] / DEBEZIUM
+    return [
+        _Plugin("headwater-json", "headwater-json", [kafka]),
+        _Plugin("headwater-outbox", "headwater-outbox", [kafka]),
+        _Plugin("headwater-avro", "headwater-avro", [kafka, avro], beside=avro),
+        # A class of ours that extends Debezium's is found only by the loader that has Debezium's: in the same folder.
+        _Plugin("headwater-postgres", DEBEZIUM, [kafka, debezium], beside=debezium),
+    ]
+
+
+def _top(site: Site) -> Path:
+    return site.data("connect") / "plugins"
+
+
+def _jar(site: Site, plugin: _Plugin) -> Path:
+    return site.folder("run") / f"{plugin.name}-{compiled.digest(build.sources(plugin.name), plugin.jars)}.jar"
+
+
+def _built(site: Site, plugin: _Plugin) -> Path:
+    name, target = plugin.name, _jar(site, plugin)
     if target.exists():
         return target
     javac = compiler(site.jdk)
     try:
-        build.build(name, str(javac), jars, target)
+        build.build(name, str(javac), plugin.jars, target)
     except (OSError, RuntimeError) as error:
         raise StackError(
             f"Connect's plugin {name} could not be built with {javac}: {error}",

@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import SinkUnavailable
-from cdc.join.expressions import quoted
 from cdc.table_key import TableKey
 from cdc.view import View
 from operations.holding import TWICE, Holds
@@ -26,7 +25,8 @@ from spark.arrow import map_in_arrow
 from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.record import batch_of
 from spark.warehouse.keyless import keyed_entries
-from spark.warehouse.merge import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
+from spark.warehouse.keys import float_keys, key_names, same_key
+from spark.warehouse.merge import GONE, LETTER, set_and_insert, table_rows, with_expressions
 from spark.warehouse.table import TablePlace, table_columns
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def statement(table: str, view: View, columns: Sequence[str]) -> str:
         view: the view.
         columns: the table's that are ours.
     """
-    keys = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key_names(view))
+    keys = same_key(key_names(view), float_keys(view), "<=>")
     held = f"coalesce(t.{VERSION_COLUMN}, {UNREADABLE})"
     unchanged = f"{held} <= s.{_SEEN}"
     # What is added in the place of several rows is not, if one of them has been changed and so will stay.

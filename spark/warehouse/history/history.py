@@ -38,14 +38,13 @@ from spark.flow import Flow, begin, changelog
 from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
-from spark.shorter import SHORTER_FIX, flow_bounds, furthest
 from spark.warehouse.brief import brief
 from spark.warehouse.history.put_back import (
     current_snapshot,
     offsets_there,
     read_lost,
-    refuse_removed,
     taken_back,
+    whole_log,
 )
 from spark.warehouse.history.rows import Place, PlaceUnknown, history_ddl, history_rows
 from spark.warehouse.history.tables import HistoryPlace, columns_there
@@ -336,14 +335,10 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
     kept, now = flow.reading.tombstone_seconds, time.time()
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
-        who, anew = f"history of sink {flow.spec.sink}", "give the sink another namespace, where history begins anew"
-        fix = f"{SHORTER_FIX}{anew}; the old one stays readable"
-        ask = partial(log.bounds, committed or flow.spec.topics)
-        first, ends = flow_bounds(ask, flow, furthest(flow, batch, committed), who, fix)
+        _, ends = whole_log(flow, log, batch, committed)
         written = None if flow.is_new else log.written_since(ends, committed)
     finally:
         log.close()
-    refuse_removed(flow, first, committed)
     _note_begun(spark, flow, place, now - kept)
     if flow.is_new:
         return

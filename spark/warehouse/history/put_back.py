@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from cdc.log.ends import LogEnds, Offsets, removed
 from spark.disk.applied import forget_applied
 from spark.disk.checkpoint import committed_offsets, forget_topics
 from spark.flow import Flow
+from spark.shorter import SHORTER_FIX, Bounds, flow_bounds, furthest
 from spark.warehouse.commits import loaded
 from spark.warehouse.history.tables import HistoryPlace
 from spark.warehouse.marks import offsets_said, says_less
@@ -36,12 +38,12 @@ def read_lost(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         place: where the tables are, which are there.
 
     Raises:
-        LogTruncated: the log has lost records of that (terminal).
+        LogTruncated: the log has lost records of that, or has become shorter (terminal).
         KafkaUnavailable: no answer (transient).
     """
     if flow.is_new:
         return
-    _, committed = committed_offsets(flow.checkpoint)
+    batch, committed = committed_offsets(flow.checkpoint)
     read = {topic: names for topic, names in flow.spec.topics.items() if topic in committed}
     names = {topic: place.name(flow.spec.views[name]) for topic, (name,) in read.items()}
     found = {topic: taken_back(spark, name, committed[topic]) for topic, name in names.items()}
@@ -50,9 +52,11 @@ def read_lost(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         return
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
-        refuse_removed(flow, log.bounds(lost)[0], lost)
+        # By the place that is forgotten below: a log that was put back with the table goes further than that stands.
+        first, _ = whole_log(flow, log, batch, committed)
     finally:
         log.close()
+    refuse_removed(flow, first, lost)
     topics = ", ".join(sorted(lost))
     why = f"the table was put back to an older state, and the log may have been compacted since: {topics}"
     # As of one that was away: what is read now is read before compaction comes as far as this.
@@ -63,6 +67,28 @@ def read_lost(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         _log.warning("history of sink %s: %s", flow.spec.sink, said)
     forget_applied(flow.folder)  # first: done again after a kill, it finds the topics in the checkpoint alone
     forget_topics(flow.checkpoint, lost)
+
+
+def whole_log(flow: Flow, log: LogEnds, batch: int, committed: Offsets) -> Bounds:
+    """The log's first offsets and its ends, between which a history's place lies.
+
+    Args:
+        flow: of the history.
+        log: is asked.
+        batch: the newest that is committed.
+        committed: its ends.
+
+    Raises:
+        LogTruncated: the log begins after its place: records were removed, and not only superseded ones; or it ends
+            before it (terminal).
+        KafkaUnavailable: no answer (transient).
+    """
+    who, anew = f"history of sink {flow.spec.sink}", "give the sink another namespace, where history begins anew"
+    fix = f"{SHORTER_FIX}{anew}; the old one stays readable"
+    ask = partial(log.bounds, committed or flow.spec.topics)
+    first, ends = flow_bounds(ask, flow, furthest(flow, batch, committed), who, fix)
+    refuse_removed(flow, first, committed)
+    return first, ends
 
 
 def refuse_removed(flow: Flow, first: Offsets, places: Offsets) -> None:

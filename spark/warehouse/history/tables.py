@@ -18,13 +18,15 @@ from cdc.errors import Fenced, SinkRefused
 from cdc.history_names import FORMER, GAPS, HISTORY, VERSIONS, former_name, free
 from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
-from cdc.records.history import COLUMNS, DROPPED, OURS, versions_sql
+from cdc.records.history import DROPPED, KEY_TEXT, OURS, versions_sql
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import BEGINS, KEY, SOURCE, TABLE
 from sinks.iceberg.numbers import NUMBERS
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
+from spark.warehouse.history.rows import own_columns
+from spark.warehouse.keys import float_keys
 from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
 from spark.warehouse.whose import Whose, ids_noted, ids_there, tell, to_note, whose
 
@@ -204,8 +206,9 @@ class HistoryPlace:
         return found
 
     def _show_versions(self, spark: SparkSession, view: View) -> None:
-        shown = [name for name in columns_there(spark, self.name(view)) if not name.startswith(OURS)]
-        text = versions_sql(shown, view.key, self.name(view), "`")
+        there = columns_there(spark, self.name(view))
+        shown = [name for name in there if not name.startswith(OURS)]
+        text = versions_sql(shown, view.key, self.name(view), "`", float_keys(view), keyed=KEY_TEXT in there)
         try:
             spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
         except UnsupportedOperationException:
@@ -268,7 +271,7 @@ def columns_of(view: View) -> dict[str, str]:
 
     Else a column of ``smallint`` was of another type at each start, and put aside with all that it held.
     """
-    wanted = {**dict(view.spark_schema()), **COLUMNS}
+    wanted = {**dict(view.spark_schema()), **own_columns(view)}
     return {name: re.sub(r"\b(?:tiny|small)int\b", "int", kind) for name, kind in wanted.items()}
 
 

@@ -19,7 +19,6 @@ from spark.warehouse.upkeep.plan import (
     STEP_BYTES,
     STEP_FILES,
     TARGET_BYTES,
-    YOUNG_SECONDS,
     Act,
     Policy,
     Signs,
@@ -33,8 +32,11 @@ ORPHANS_AT = "headwater.orphans-at"
 # Far more than a file may have: none is cut for being large.
 _ENDLESS = 1 << 50
 _MAIN = "main"
-# A table that is kept never has so many snapshots; and so many are left of one that was not.
-FAR_TOO_MANY, KEPT_OF_THEM = 5_000, 500
+# In a table that is kept never so many wait to be expired.
+FAR_TOO_MANY = 5_000
+# Before it any snapshot would have to be for Iceberg to expire it by its age: its own default would take marks with it.
+_LONG_AGO = "1970-01-02 00:00:00"
+_LONG_AGO_MS = 86_400_000
 
 
 def signs_of(spark: SparkSession, table: Any, *, whole: bool = True) -> Signs:
@@ -150,9 +152,9 @@ def _expire(spark: SparkSession, table: str, signs: Signs, policy: Policy, now: 
     gone = sorted(expired(signs, policy, now))
     if not gone:
         return ""
-    # Named one by one, and none by its age: Iceberg's own default would take marks with it.
+    # Named one by one, and none by its age.
     ids = f"snapshot_ids => array({', '.join(f'{one}L' for one in gone)})"
-    done = _call(spark, table, "expire_snapshots", "older_than => TIMESTAMP '1970-01-02 00:00:00'", ids)
+    done = _call(spark, table, "expire_snapshots", f"older_than => TIMESTAMP '{_LONG_AGO}'", ids)
     return f"{len(gone)} snapshots expired, {sum(done.asDict().values())} files deleted"
 
 
@@ -160,7 +162,8 @@ def shorten(spark: SparkSession, table: str, policy: Policy, now: float) -> int:
     """Expire what has gathered while nobody kept a table: snapshots by the thousand, whose files the usual step would
     compare for an hour. They are taken from the list alone, and the look for files of nobody finds theirs.
 
-    By age, which takes no mark: the newest are kept, whatever their age, and what a tag names is.
+    They are those that the usual step would expire. By age Iceberg would take more: of a table that was kept it finds
+    gaps in the line of snapshots, and takes all behind the first one for nobody's.
 
     Args:
         spark: the session.
@@ -172,12 +175,16 @@ def shorten(spark: SparkSession, table: str, policy: Policy, now: float) -> int:
         how many have gone.
     """
     opened = loaded(spark, table)
-    before = opened.operations().current().snapshots().size()
-    if not policy.on or before <= FAR_TOO_MANY:
+    if not policy.on or opened.operations().current().snapshots().size() <= FAR_TOO_MANY:
+        return 0  # all that stay may be more, and are read then
+    gone = sorted(expired(signs_of(spark, opened), policy, now))
+    if len(gone) <= FAR_TOO_MANY:
         return 0
-    expiry = opened.expireSnapshots().expireOlderThan(int((now - YOUNG_SECONDS) * 1000)).retainLast(KEPT_OF_THEM)
+    expiry = opened.expireSnapshots().expireOlderThan(_LONG_AGO_MS)
+    for one in gone:
+        expiry = expiry.expireSnapshotId(one)
     expiry.cleanExpiredFiles(False).commit()
-    return int(before - loaded(spark, table).operations().current().snapshots().size())
+    return len(gone)
 
 
 def _carry(spark: SparkSession, table: str, signs: Signs, policy: Policy, now: float) -> str:

@@ -252,6 +252,16 @@ def test_a_repeated_key_of_json_is_there_once_and_numbers_keep_their_digits() ->
     assert orjson.dumps(json_unique('{ "a" : 1.0 }')) == b'{ "a" : 1.0 }'
 
 
+def test_a_repeated_key_beside_half_a_surrogate_pair_is_there_once() -> None:
+    """Postgres's json takes both, and a text with half a pair but without a repeated key goes as it is."""
+    from cdc.types.values import json_unique
+
+    text = r'{"a":1,"\udc00":["\ud800",1.50,1e400,true,null,"\ud83d\ude00"],"é":{},"a":"\ud800"}'
+    once = orjson.dumps(json_unique(text))
+    assert once == rb'{"a":"\ud800","\udc00":["\ud800",1.50,1e400,true,null,"\ud83d\ude00"],"\u00e9":{}}'
+    assert truth.canonical(once) == truth.canonical(orjson.Fragment(text)), "as verify sees both"
+
+
 def test_an_interval_s_seconds_are_rounded_to_what_postgres_keeps() -> None:
     from cdc.types.values import interval
 

@@ -18,6 +18,7 @@ from cdc import types
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import PipelineFileError
 from cdc.pipeline import loads
+from cdc.records.change import Change, Op
 from cdc.records.debezium_json import Decoder
 from cdc.resolve.views import resolve_view
 from cdc.types.raw import raw_value
@@ -165,3 +166,15 @@ def test_an_hstore_of_spark_has_its_keys_in_postgres_order() -> None:
     made = types.arrow_converter(Column("c", "hstore", "hstore"))
     assert made is not None
     assert made('{"bb":"1","é":"2","aa":null,"z":"3"}') == '{"z":"3","aa":null,"bb":"1","é":"2"}'
+
+
+def test_a_row_whose_key_is_an_hstore_has_one_id() -> None:
+    """In the log, in the table, and in a warehouse, whose key is the JSON's text."""
+    tags = Column("tags", "hstore", "hstore")
+    view = View.identity(Table("public", "t", (tags,), ("tags",)))
+    logged = '{"bb":"1","é":"2","aa":null,"z":"3"}'
+    change = Change("public.t", Op.CREATE, {"tags": logged}, {"tags": logged}, 1, "p.public.t", 0, 0, 0)
+    printed = '"z"=>"3", "aa"=>NULL, "bb"=>"1", "é"=>"2"'
+    made = types.arrow_converter(tags)
+    assert made is not None
+    assert view.document_id(change) == expected_document(view, {"tags": printed})[0] == made(logged)

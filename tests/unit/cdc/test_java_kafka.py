@@ -123,6 +123,16 @@ def test_what_java_can_not_be_told_is_refused(options: dict[str, str], named: st
     assert "s3cret" not in str(told.value)
 
 
+def test_comments_beside_a_certificate_are_in_any_encoding(tmp_path: Path) -> None:
+    """A bundle with `# Türk…` in Latin-1 was refused, and both clients take it."""
+    ca = own_authority(tmp_path)
+    ca.write_bytes(b"# T\xfcrkTrust\n" + ca.read_bytes())
+    assert java_client({"ssl.ca.location": str(ca)})["ssl.truststore.location"] == str(ca)
+    ca.write_bytes(b"\x30\x82\x01\x0a")  # DER
+    with pytest.raises(ConfigError, match="no `-----BEGIN"):
+        java_client({"ssl.ca.location": str(ca)})
+
+
 @pytest.mark.parametrize("kind", ["ENCRYPTED ", "RSA ", "EC "])
 def test_a_key_that_java_can_not_read_is_refused(kind: str) -> None:
     key = f"-----BEGIN {kind}PRIVATE KEY-----\ns3cret\n-----END {kind}PRIVATE KEY-----\n"

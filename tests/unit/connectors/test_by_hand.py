@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import KafkaError, LogGap, SlotLost
+from cdc.errors import KafkaError, KafkaRefused, LogGap, SlotLost
 from cdc.log.client import Topic
 from cdc.waits import Wait, waited_for
 from connectors import connector, drop, marker_watch, resnapshot
@@ -169,6 +169,7 @@ def test_topics_of_a_whole_schema_are_found_without_the_list(monkeypatch: pytest
     loose = ["flights.shop.eu-events", "flights.shop.eu-signal", "flights.shop.new-retry-0"]
     policies = {**dict.fromkeys(topics + others, "compact"), **dict.fromkeys(loose, "delete")}
     policies["flights.shop.new-dlt"] = ""  # the brokers' own
+    policies |= {"flights.shop.old-one": "compact,delete", "flights.shop.old-two": "delete, compact"}  # set by somebody
     kafka = SimpleNamespace(
         beginning=lambda begins: [name for name in policies if name.startswith(tuple(begins))],
         describe=lambda names: {
@@ -178,6 +179,7 @@ def test_topics_of_a_whole_schema_are_found_without_the_list(monkeypatch: pytest
     servers = SimpleNamespace(pipeline=file, kafka=kafka, setup=None, names=None)
     found = drop._topics(servers, topics=True)  # type: ignore[arg-type]
     assert {"flights.public.flights", "flights.shop.gone", "flights.shop.a.b", "flights.shop.new"} <= {*found}
+    assert {"flights.shop.old-one", "flights.shop.old-two"} <= {*found}
     assert not {*others, *loose, "flights.shop.new-dlt"} & {*found} and asked == [["shop.*"]]
     assert len(found) == len({*found}), "a broker's answer on a topic that is asked for twice can't be read"
     assert not {*topics} & {*drop._topics(servers, topics=False)}  # type: ignore[arg-type]
@@ -265,6 +267,22 @@ def test_who_waits_for_the_snapshots_position_says_so(monkeypatch: pytest.Monkey
     asked = pipeline()
     assert marker_watch.read_snapshot_lsn(asked) == 7
     assert told and marker_topic(asked) in str(told[0])
+
+
+def test_a_login_that_is_refused_is_told_at_once_by_who_waits_for_the_snapshots_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+
+    def no_login(*_: object) -> int:
+        asked.append(None)
+        raise KafkaRefused("Kafka refuses the login")
+
+    monkeypatch.setattr(marker_watch, "Kafka", lambda _: None)
+    monkeypatch.setattr(marker_watch, "_position", no_login)
+    with pytest.raises(KafkaRefused):
+        marker_watch.read_snapshot_lsn(pipeline(), 3.0)
+    assert len(asked) == 1
 
 
 def test_a_table_that_is_in_the_publication_again_is_not_said_to_be_out_of_it() -> None:

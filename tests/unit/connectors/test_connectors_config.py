@@ -232,6 +232,16 @@ def test_a_table_without_any_key_is_the_check_of_keys_business_alone() -> None:
         assert len(list(toast.run(site))) == said  # type: ignore[arg-type]
 
 
+def test_a_key_with_a_timetz_is_refused() -> None:
+    """Two rows of one moment in two zones have one key in the log, and would be one document."""
+    opens = Column("opens", "time with time zone", "timetz")
+    table = Table("public", "shift", (Column("id", "integer", "int4"), opens), ("id", "opens"))
+    [found] = key_findings(table, fact(name="public.shift"))
+    assert found.level is Level.ERROR and "public.shift has the timetz opens in its key; its zone" in found.message
+    assert found.fix.startswith("ALTER TABLE public.shift ALTER COLUMN opens TYPE time")
+    assert not list(key_findings(replace(table, primary_key=("id",)), fact(name="public.shift"))), "as any other column"
+
+
 def test_a_stored_generated_column_is_warned_of_since_postgres_18() -> None:
     def said(server_version: int, **about: object) -> list[str]:
         found = kind_findings(fact(generated=("total",), **about), server_version)

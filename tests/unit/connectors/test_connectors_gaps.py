@@ -14,6 +14,7 @@ import pytest
 
 from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError, SourceChanged
+from cdc.join.comparable import respelled
 from cdc.records.debezium_json import Decoder
 from cdc.records.encoding import JSON
 from cdc.types.times import days_of
@@ -313,6 +314,36 @@ def test_a_key_with_a_sign_of_percent_is_looked_for() -> None:
         ' (SELECT FROM "public"."t%" t WHERE t."rate%" OPERATOR("pg_catalog".=) k."k0"::integer'
         ' AND t."100%{}" OPERATOR("x%".=) k."k1"::"a%")'
     )
+
+
+def test_a_key_that_the_table_has_in_another_spelling_is_absent() -> None:
+    """`bob` became `Bob` in a gap: citext says that they are equal, and `bob` stayed beside `Bob` in every sink."""
+    asked = SimpleNamespace(
+        adapters=psycopg.adapters, connection=None, execute=lambda *_: [("k", "citext", "x"), ("n", "integer", None)]
+    )
+    columns = (Column("k", "citext", "citext"), Column("n", "integer", "int4"))
+    check = KeyCheck(asked, Table("public", "t", columns, ("k", "n")))  # type: ignore[arg-type]
+    assert check.query.as_string(None).endswith(
+        'WHERE NOT EXISTS (SELECT FROM "public"."t" t WHERE t."k" OPERATOR("x".=) k."k0"::citext'
+        ' AND concat(t."k") COLLATE "C" OPERATOR(pg_catalog.=) concat(k."k0"::citext)'
+        ' AND t."n" OPERATOR("pg_catalog".=) k."k1"::integer)'
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "may"),
+    [
+        (Column("k", "numeric", "numeric"), True),
+        (Column("k", "numeric(12,2)", "numeric", precision=12, scale=2), False),
+        (Column("k", "bpchar", "bpchar"), True),
+        (Column("k", "character(8)", "bpchar"), False),
+        (Column("k", "text", "text", collated=True), True),
+        *((Column("k", one, one), True) for one in ("citext", "interval", "jsonb", "float4", "float8")),
+        *((Column("k", one, one), False) for one in ("text", "int8", "uuid", "timestamptz", "inet", "ltree")),
+    ],
+)
+def test_which_values_may_be_respelled(column: Column, may: bool) -> None:
+    assert respelled(column) is may
 
 
 @pytest.mark.parametrize(

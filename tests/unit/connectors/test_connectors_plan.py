@@ -30,7 +30,7 @@ from connectors.rest import Status, first_line
 from connectors.signals import Heard
 from connectors.source_gaps import refuse_empty, refuse_gap
 from connectors.tables.catalogue import near_misses, numeric_typmod
-from connectors.topics import data_topics, plan_topics, wanted_topics
+from connectors.topics import data_topics, plan_topics, to_make, wanted_topics
 from tests.support.connector_cases import catalogue, fact, pipeline
 
 RUNNING = Status("RUNNING", ("RUNNING",), "")
@@ -83,8 +83,10 @@ def test_topics_that_kafka_calls_one_are_refused_before_anything_is_made() -> No
     foreign = "flights.app_eu_orders"
     with pytest.raises(KafkaError, match=rf"(?m)only: flights.app.eu_orders beside {foreign}$"):
         plan_topics(data_topics(pipeline(), catalogue(orders)), {}, [foreign, "flights.app.eu.orders2"])
-    # Servers that make both have them already.
-    assert plan_topics(wanted, {topic.name: topic for topic in wanted}, [foreign]) == []
+    # Servers that make both have them already, and nobody need be asked for what others have.
+    there = {topic.name: topic for topic in wanted}
+    assert plan_topics(wanted, there, [foreign]) == []
+    assert to_make(wanted, there) == [] and to_make(wanted, {}) == list(there)
 
 
 def test_partitions_are_never_changed_silently() -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+import orjson
 import pytest
 
-from cdc.errors import LogGap, SourceError
+from cdc.errors import KafkaError, KafkaUnavailable, LogGap, SourceError
 from connectors import connector, lost_offset, plan, plan_refusals, resnapshot, source_gaps
 from connectors.captured import Captured
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.lost import Lost
 from connectors.database.slot import Slot
-from connectors.lost_offset import check_snapshot, refuse_lost_offset, refuse_second_snapshot
+from connectors.debezium import beat_topic, marker_topic
+from connectors.lost_offset import check_snapshot, read_up_to, refuse_lost_offset, refuse_second_snapshot
 from connectors.preflight import slot as preflight
 from connectors.preflight.model import Level
 from connectors.rest import ConnectClient, Status
@@ -118,6 +121,7 @@ def test_apply_and_check_refuse_it(monkeypatch: pytest.MonkeyPatch, offset: dict
         [finding] = preflight.run(cast(Any, site))
         assert finding.level is Level.ERROR and "has lost how far the connector had read" in finding.message
         assert "headwater resnapshot FILE --all" in finding.fix
+        assert "headwater rebuild FILE SINK --auto" in finding.fix, "of what has counted the former snapshot's events"
 
 
 def test_plan_refuses_what_a_second_snapshot_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +174,124 @@ def test_reading_all_again_is_the_way_out(monkeypatch: pytest.MonkeyPatch, offse
     lost.append(Lost(0, 0, None, None))  # under way
     again = resnapshot._gap(servers, SLOT, running, captured("wanted", through=2000))
     assert (again is None) == (offset is STREAMING), "killed before it had made the slot anew, it does so"
+
+
+def beat(commit: int | None, ms: int, op: str = "u") -> bytes:
+    """A record of the heartbeat's row, or the marker's, behind a commit."""
+    at = (commit or 0) + 5
+    sequence = orjson.dumps([None if commit is None else str(commit), str(at)]).decode()
+    return orjson.dumps({"op": op, "source": {"lsn": at, "sequence": sequence, "ts_ms": ms}})
+
+
+BEATS = [beat(None, 1, "r"), beat(None, 1000), beat(1500, 2000), None, beat(2500, 3000), beat(3600, 4000)]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "lost", "known"),
+    [
+        ([], [], (3600, 3_000_000)),
+        ([100], [], (3600, 3_000_000)),  # of the first snapshot
+        ([100, 2600], [], (2500, 2_000_000)),  # what was streamed behind a second one tells nothing
+        ([100, 2100, 2600], [], (1500, 1_000_000)),
+        ([100, 2600], [Lost(2500, 0, 3000, 1)], (3600, 3_000_000)),  # got well from
+    ],
+)
+def test_an_offset_that_was_lost_is_known_by_what_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, attempts: list[int], lost: list[Lost], known: tuple[int, int]
+) -> None:
+    """All earlier cuts of every history that had no name were refused for good."""
+    file, there = pipeline(), dict[str, Any]()
+    there |= {beat_topic(file): BEATS, marker_topic(file): [beat(at - 5, 1, "r") for at in attempts]}
+
+    def read(_kafka: Any, topic: str, _partition: int) -> Any:
+        return (SimpleNamespace(value=lambda value=value: value) for value in there[topic])
+
+    monkeypatch.setattr(lost_offset, "records", read)
+    monkeypatch.setattr(lost_offset, "read_lost", lambda *_: lost)
+    monkeypatch.setattr(resnapshot, "refuse_read_twice", lambda *_: None)
+    servers = cast(Any, SimpleNamespace(pipeline=file, setup=None, kafka=None, names=None))
+    running, entries = RunningConnector({}, RUNNING, None), captured("done", "wanted", through=2000)
+    assert resnapshot._lost_behind(servers, running, entries) == known
+    # Of a list that an older version has made nobody knows whether a second snapshot was made before.
+    assert resnapshot._lost_behind(servers, running, captured("done", "done")) == (0, 0)
+    older = entries | {"s.old": captured("done")["s.t0"]}
+    assert resnapshot._lost_behind(servers, running, older) == (0, 0)
+    for others in ([], [b"{}"], [b"x"], [beat(None, 1, "r"), None, beat(None, 2)]):
+        there[beat_topic(file)] = others
+        assert resnapshot._lost_behind(servers, running, entries) == (0, 0)
+    streaming = replace(running, offset={"lsn": 900, "lsn_commit": 800, "ts_usec": 7})
+    assert resnapshot._lost_behind(servers, streaming, entries) == (900, 7)
+
+
+@pytest.mark.parametrize("error", [KafkaUnavailable("away"), KafkaError("it is not there")])
+def test_a_log_that_does_not_answer_is_waited_for_and_one_that_is_not_there_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, error: KafkaError
+) -> None:
+    def away(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(lost_offset, "records", away)
+    monkeypatch.setattr(lost_offset, "read_lost", lambda *_: [])
+    servers = cast(Any, SimpleNamespace(pipeline=pipeline(), setup=None, kafka=None, names=None))
+    with pytest.raises(KafkaUnavailable) if error.transient else nullcontext():
+        assert read_up_to(servers, captured("done", through=2000)) == (0, 0)
+
+
+class Database:
+    """What is noted in the database, as far as nobody was killed on the way."""
+
+    def __init__(self) -> None:
+        self.captured, self.lost = captured("done", "done"), list[Lost]()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        before = dict(self.captured), list(self.lost)
+        try:
+            yield
+        except BaseException:
+            self.captured, self.lost = before
+            raise
+
+    def note_lost(self, _setup: Any, _names: Any, since: int, since_us: int) -> None:
+        self.lost.append(Lost(since, since_us, None, None))
+
+    def want_again(self, _setup: Any, _names: Any, tables: Any, _condition: Any, *, sweep: bool) -> None:
+        for table in tables:
+            self.captured[table] = replace(self.captured[table], state="wanted", sweep=sweep)
+
+
+@pytest.mark.parametrize("killed", ["note_lost", "want_again", None])
+def test_a_kill_hides_neither_that_changes_are_lost_nor_that_an_offset_was(
+    monkeypatch: pytest.MonkeyPatch, killed: str | None
+) -> None:
+    """Tables were wanted, which says that nothing was read before, and no loss was noted: cuts of then were called
+    complete. The other way round a second initial snapshot would be no gap any more, and nobody read the tables."""
+    database, asked = Database(), list[str]()
+
+    def doing(name: str, *given: Any, **more: Any) -> None:
+        asked.append(name)
+        if name == killed:
+            raise KeyboardInterrupt
+        getattr(database, name)(*given, **more)
+
+    for name in ("note_lost", "want_again"):
+        monkeypatch.setattr(resnapshot, name, partial(doing, name))
+    servers = cast(Any, SimpleNamespace(setup=database, names=None))
+    with pytest.raises(KeyboardInterrupt) if killed else nullcontext():
+        resnapshot._note(servers, ["s.t0", "s.t1"], resnapshot.Wish([]), {"s.t1"}, (7, 8))
+    assert not killed or killed in asked
+    if killed:
+        assert database.lost == []
+        with pytest.raises(LogGap):
+            refuse_lost_offset(None, database.captured)
+        with pytest.raises(LogGap):
+            refuse_second_snapshot(3000, captured("done", through=2000), database.lost)
+    else:
+        assert database.lost == [Lost(7, 8, None, None)]
+        assert {(one.table, one.state, one.sweep) for one in database.captured.values()} == {
+            ("s.t0", "wanted", True),
+            ("s.t1", "wanted", False),
+        }
 
 
 def test_a_connector_without_a_place_is_given_one(monkeypatch: pytest.MonkeyPatch) -> None:

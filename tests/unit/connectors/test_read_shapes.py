@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,3 +32,18 @@ def test_of_very_many_leaves_one_text_is_kept(monkeypatch: pytest.MonkeyPatch) -
     many = made(None, ("11", "1"), ("12", "2"))
     assert (many.files, many.leaves, len(many.parts)) == (leaf_print([(11, 1), (12, 2)]), None, 2)
     assert made(None, ("11", "1")).leaves == ((11, 1),)
+
+
+def test_a_look_whether_tables_were_altered_is_at_captured_ones_alone() -> None:
+    """Every column of every partition of their schemas was put into one text, each second."""
+    asked = list[tuple[str, dict[str, list[str]]]]()
+
+    def execute(query: str, values: dict[str, list[str]]) -> Any:
+        asked.append((query, values))
+        return SimpleNamespace(fetchone=lambda: ("text",))
+
+    found = read.fingerprint(SimpleNamespace(execute=execute), ["b.*", "a.two", "a.one", "b.own"])  # type: ignore[arg-type]
+    [(query, values)] = asked
+    assert found == "text" and values == {"schemas": ["a", "b"], "tables": ["a.one", "a.two", "b.own"], "whole": ["b"]}
+    assert "attrelid = ANY(ARRAY(SELECT DISTINCT root FROM tree))" in query, "a partition's columns are its root's"
+    assert "FROM pg_inherits" not in query and "JOIN pg_class c ON c.oid = t.oid" in query

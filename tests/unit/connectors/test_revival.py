@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from cdc.errors import LogGap, SlotLost
+from cdc.errors import LogGap, SlotLost, SourceError
 from cdc.pipeline import Pipeline, loads
 from connectors import revival
 from connectors.captured import Captured
@@ -173,3 +173,19 @@ def test_what_failed_before_its_first_record_begins_anew(worker: Worker, monkeyp
     with pytest.raises(LogGap, match="has lost how far the connector had read"):
         Revival(worker.pipeline, lambda: None).look(0.0)
     assert worker.done == ["stop", "forget", "resume"], "it would have read all tables in a second first snapshot"
+
+
+def test_a_login_that_is_refused_for_a_moment_ends_no_watch(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password was changed in Postgres before it was in the file: nobody looked at the source any more."""
+
+    def refused(_source: object) -> None:
+        raise SourceError("password authentication failed")
+
+    monkeypatch.setattr(revival, "connect", refused)
+    worker.state, worker.offset = "FAILED", {}
+    looking = Revival(worker.pipeline, lambda: None)
+    assert looking.look(0.0) is None and worker.done == []
+    monkeypatch.setattr(revival, "connect", lambda _: nullcontext(None))
+    monkeypatch.setattr(revival, "within", lambda *_: nullcontext())
+    monkeypatch.setattr(revival, "read_captured", lambda *_: {})
+    assert "started again" in (looking.look(1.0) or ""), "it was no attempt"

@@ -13,12 +13,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from cdc.errors import HistoryGap, TagExists, UnknownName
+from cdc.errors import HistoryGap, SinkRefused, TagExists, UnknownName
 from connectors.database.lost import Lost
 from operations.as_of import naming, report
 from operations.as_of.naming import drop_cut, list_cuts, name_cut, named_cut
 from operations.as_of.report import as_of
-from sinks.iceberg.history import SOURCE, TABLE, cuts_of, tag
+from sinks.iceberg.history import SOURCE, TABLE, cuts_of, tag, untag
 
 
 @pytest.fixture
@@ -310,3 +310,52 @@ def test_of_two_cuts_of_one_name_neither_is_shown_for_both(sink: Sink) -> None:
     assert named_cut(sink.pipeline, None, "november")["cut"] == 2
     drop_cut(sink.pipeline, None, "november")
     assert list_cuts(sink.pipeline, None) == []
+
+
+def test_a_cut_that_is_dropped_while_it_is_named_is_named_nowhere(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first table had lost the name and the second one got it afterwards, and whoever named it heard nothing."""
+    sink.make("a")
+    sink.make("b")
+    just_before(monkeypatch, "b_history", lambda: drop_cut(sink.pipeline, None, "november"))
+    with pytest.raises(SinkRefused, match="cut november was dropped while its tables got the name"):
+        sink.name(1, "november", "a", "b")
+    assert list_cuts(sink.pipeline, None) == []
+    assert sink.refs("a_history") == sink.refs("b_history") == {"main"}
+
+
+def test_a_cut_that_gets_its_name_while_it_is_dropped_is_dropped_whole(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at before its second table had the name, it kept that one."""
+    sink.make("a")
+    second = sink.make("b")
+    sink.name(1, "november", "a")
+    said = cuts_of(sink.catalog.load_table(("n", "a_history")))["november"]
+    waiting = [lambda: tag(second, "november", said)]
+
+    def untag_late(table: Table, name: str) -> None:
+        while waiting:
+            waiting.pop()()
+        untag(table, name)
+
+    monkeypatch.setattr(naming, "untag", untag_late)
+    drop_cut(sink.pipeline, None, "november")
+    assert list_cuts(sink.pipeline, None) == []
+    assert sink.refs("b_history") == {"main"}
+
+
+def test_a_cut_that_got_the_name_once_it_was_dropped_keeps_it(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink.make("a")
+    sink.make("b")
+    sink.name(1, "november", "a", "b")
+
+    waiting = [lambda: sink.name(2, "november", "a", "b")]
+
+    def untag_then_named(table: Table, name: str) -> None:
+        untag(table, name)
+        if table.name()[-1] == "b_history" and waiting:
+            waiting.pop()()
+
+    monkeypatch.setattr(naming, "untag", untag_then_named)
+    drop_cut(sink.pipeline, None, "november")
+    assert [one["cut"] for one in list_cuts(sink.pipeline, None)] == [2]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -279,7 +279,8 @@ def test_what_the_register_is_told(
 class Target:
     """What a server shows."""
 
-    seen, numbers, away = 1, frozenset[int](), False
+    seen, numbers, others, away = 1, frozenset[int](), frozenset[int](), False
+    asked: ClassVar[list[int]]
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.number = config["targets"]["order"]["generation"]
@@ -290,7 +291,11 @@ class Target:
         return self.seen
 
     def there(self, _view: str) -> bool:
+        self.asked.append(self.number)
         return self.number in self.numbers
+
+    def numbered(self, targets: Collection[str]) -> dict[int, set[str]]:
+        return {number: {*targets} for number in (*self.numbers, *self.others)}
 
     def close(self) -> None:
         pass
@@ -298,7 +303,7 @@ class Target:
 
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Target]]:
-    made = type("Shown", (Target,), {})
+    made = type("Shown", (Target,), {"asked": []})
     monkeypatch.setattr(module, "open_target", made)
     yield made
 
@@ -333,6 +338,21 @@ def test_an_older_register_keeps_what_it_has(target: type[Target], tmp_path: Pat
     assert stages(pipeline) == {1: "previous", 2: "living"}
     assert register.generation(1).started
     assert not register.generation(2).started, "a fill that was complete long ago must not be gone on with"
+
+
+def test_only_generations_that_are_there_are_asked_for_however_many_there_were(
+    target: type[Target], tmp_path: Path
+) -> None:
+    """Each number that ever was, was asked for of each view: with 500 tables and 50 rebuilds for eight minutes."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    register = register_of(pipeline, "cache")
+    for _ in range(50):
+        register.remove(register.create("x").number)
+    target.numbers, target.others = frozenset((1, 70)), frozenset((7,))
+    adopt(pipeline, "cache", lambda _line: None)
+    assert target.asked == [7, 70]
+    assert stages(pipeline) == {1: "living", 70: "retiring"}, "one of that name may be another's"
+    assert register.create("x").number == 71
 
 
 def test_nothing_is_changed_while_nobody_answers_or_readers_are_on_their_way(
@@ -429,6 +449,9 @@ class Cache:
 
     def hmget(self, _key: bytes, fields: Sequence[str]) -> list[bytes | None]:
         return [self.pointer.get(name) for name in fields]
+
+    def hkeys(self, _key: bytes) -> list[bytes]:
+        return [name.encode() for name in self.pointer]
 
     def hget(self, _key: bytes, name: str) -> bytes | None:
         return self.pointer.get(name)

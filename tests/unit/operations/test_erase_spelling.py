@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,10 +12,11 @@ import psycopg
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, RowInSource
 from cdc.pipeline import Pipeline
 from operations.erase import spelling, subject
 from operations.erase.subject import Subject
+from tests.support.erase_cases import subject as row_of
 
 UUID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
 
@@ -131,6 +134,9 @@ def test_whole_numbers_are_in_digits_whatever_the_server_reads(given: Any) -> No
         (column("public.citext", "citext"), "nobody can tell"),
         (column("text", collated=True), "texts that differ"),
         (column("numeric"), "may be spelled otherwise"),
+        (column("interval"), "are one interval"),
+        (column("bpchar"), "blanks at its end do not count"),
+        (column("public.code", "bpchar", unpadded=True), "blanks at its end do not count"),
     ],
 )
 def test_where_nobody_can_tell_how_the_row_wrote_it_that_is_said(given: Any, kind: Column, why: str) -> None:
@@ -141,3 +147,42 @@ def test_where_nobody_can_tell_how_the_row_wrote_it_that_is_said(given: Any, kin
 def test_days_that_postgres_does_not_read_as_documents_write_them_stay(given: Any) -> None:
     for typed in ("-0043-03-15T00:00:00Z", "+10000-01-01T10:00:00.5Z"):
         assert given(typed, Postgres(), MOMENT) == (typed, [])
+
+
+def test_of_a_float_only_zero_has_two_spellings(given: Any) -> None:
+    assert given("1.5", Postgres(("1.5", True)), column("real", "float4")) == ("1.5", [])
+    key, [line] = given("0.0", Postgres(("0", True)), column("double precision", "float8"))
+    assert key == "0.0" and "0 and -0 are one float" in line
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The source of a row: the ids of the rows that Postgres takes for it."""
+    ids = list[str]()
+
+    @contextmanager
+    def connected(_: Any) -> Any:
+        yield SimpleNamespace(execute=lambda _: SimpleNamespace(fetchone=lambda: (False,)))
+
+    monkeypatch.setattr(subject, "connect", connected)
+    monkeypatch.setattr(subject, "snapshot", connected)
+    monkeypatch.setattr(subject, "equal_keys", lambda _connection, _view, _key: ids)
+    return ids
+
+
+def test_a_row_that_lives_and_writes_the_key_otherwise_is_refused(tmp_path: Path, source: list[str]) -> None:
+    """`ERASED` it was: nobody had a record of the given id, and the row was found by its own alone."""
+    lines = list[str]()
+    row = replace(row_of(tmp_path, "ab"), say=lines.append)
+    row.refuse_present()
+    source.append("ab ")
+    with pytest.raises(RowInSource, match="whose key is equal, in another spelling") as error:
+        row.refuse_present()
+    assert "with the key as that row wrote it" in str(error.value.fix) and "ab" not in error.value.what
+    assert lines == ["public.persons has a row whose key is equal to the given one, and writes it as ab "]
+
+
+def test_a_row_that_lives_is_refused(tmp_path: Path, source: list[str]) -> None:
+    source.append("7")
+    with pytest.raises(RowInSource, match=r"^the row of public\.persons is in the source"):
+        row_of(tmp_path, "7").refuse_present()

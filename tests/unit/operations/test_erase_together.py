@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from cdc.errors import Behind, RowInSource, StateError
+from cdc.log.client import Topic
 from cdc.view import View
+from connectors.topics import FOR_EVER
 from operations.erase import eraser, servers
+from operations.erase.compaction import LAG
 from operations.erase.eraser import Eraser, Options
 from operations.erase.log import InLog
 from operations.erase.note import Note
@@ -75,6 +78,23 @@ def test_one_that_was_killed_holds_up_nobody(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("lag", [FOR_EVER, "3600000", None])
+def test_a_topic_that_keeps_all_versions_is_refused_whatever_the_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: str | None
+) -> None:
+    """The file was read before another one was applied, which shows the rows as they were: their versions were gone."""
+    made = eraser_of(tmp_path, monkeypatch)
+    there = {made.subject.topic: Topic(made.subject.topic, 1, 1, {} if lag is None else {LAG: lag})}
+    monkeypatch.setattr(made._kafka, "describe", lambda _: there)
+
+    def next_step(_: Subject) -> None:
+        raise RowInSource("it went on")
+
+    monkeypatch.setattr(Subject, "refuse_present", next_step)
+    with pytest.raises(StateError, match="keeps all versions" if lag == FOR_EVER else "it went on"):
+        made.run()
+
+
 # -- a generation that begins meanwhile --------------------------------------------------------------------------------
 
 
@@ -115,6 +135,7 @@ def working(monkeypatch: pytest.MonkeyPatch) -> Working:
     made = Working(monkeypatch)
     monkeypatch.setattr(eraser, "builds_of", lambda _: list(made.there))
     monkeypatch.setattr(eraser, "source_catalogue", lambda _: None)
+    monkeypatch.setattr(eraser, "settings_of", lambda *_: {LAG: "3600000"})
     monkeypatch.setattr(eraser, "row_in_log", lambda *_: InLog("t"))
     monkeypatch.setattr(eraser, "Letters", made.letters)
     monkeypatch.setattr(eraser, "erase_tables", made.seen("tables"))

@@ -16,6 +16,7 @@ from cdc.token import History
 from connectors.captured import Captured
 from connectors.database.sightings import Seen, Sighting
 from connectors.database.write_tokens import Standing
+from connectors.signals import Listening
 from operations.freshness import log
 from operations.freshness.log import SourceLog
 from tests.support.lone_cache import FILE
@@ -76,3 +77,20 @@ def test_a_look_is_of_before_the_source_was_asked(source: SourceLog, monkeypatch
     monkeypatch.setattr(log, "read_history", lambda *_: asked(History(1, 1, "a", "b", 1)))
     monkeypatch.setattr(log, "read_standing", lambda *_: asked(Standing({}, 9, 5)))
     assert source.look(()).at == 1_000.0 and now == [1_200.0]
+
+
+def test_who_asks_again_while_a_table_is_read_reads_debeziums_notifications_on(
+    source: SourceLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that stand in the topic were read every two seconds, with a billion rows 122,000 of them."""
+    listened, closed = list[Any](), list[None]()
+    captured = {TABLE: Captured(TABLE, "requested", "one", datetime.now(UTC), identity=CAPTURED)}
+    monkeypatch.setattr(log, "read_captured", lambda *_: captured)
+    monkeypatch.setattr(log, "open_servers", lambda _: nullcontext())
+    monkeypatch.setattr(log, "unfinished", lambda _servers, listening: listened.append(listening) or {TABLE})
+    monkeypatch.setattr(log, "SNAPSHOT_SECONDS", -1.0)
+    monkeypatch.setattr(Listening, "close", lambda _: closed.append(None))
+    assert source.reading() == source.reading() == [TABLE]
+    assert listened == [source._listening] * 2 and not closed
+    captured[TABLE] = Captured(TABLE, "done", None, datetime.now(UTC), identity=CAPTURED)
+    assert source.reading() == [] and closed == [None], "it is not kept open for nothing"

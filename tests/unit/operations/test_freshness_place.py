@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -103,6 +104,24 @@ def test_a_promotion_that_begins_during_the_look_is_not_missed(place: Place, mon
     found = place.look()
     assert (found.generations, found.hold) == ((1, 2), "readers are being sent to another generation")
     assert not found.reach(LedgerEntry(9, {})).there
+
+
+def test_of_a_generation_that_readers_do_not_see_any_more_nothing_is_kept(place: Place) -> None:
+    """Each that was ever looked at was, and a connection to its row store, as long as `run` or the server lived."""
+    ready(place)
+    place.register.begin_promotion(2, 1)
+    assert place.look().generations == (1, 2)
+    stores = {one: MagicMock() for one in (1, 2)}
+    for number, store in stores.items():
+        place._deferred._stores[place.register.generation(number).flow_folder("w")] = store
+    place.register.move_readers(2)
+    place.register.promote(2)
+    assert place.look().generations == (2,)
+    assert list(place._definitions) == [2]
+    assert stores[1].close.called and not stores[2].close.called
+    place.register.begin_retiring(1)
+    place._deferred._stores[place.register.generation(1).flow_folder("w")] = stores[1]
+    assert list(place.flows()) == [2] and len(place._deferred._stores) == 1
 
 
 def ready(place: Place) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from cdc.pipeline import Pipeline, load
 from connectors.ledger import LedgerEntry
 from connectors.rest import Status
 from operations.freshness import keeper
+from operations.freshness.hanging import Hanging
 from operations.freshness.keeper import Keeper, advance
 from operations.freshness.marks import Marks
 from operations.freshness.note import (
@@ -283,6 +285,33 @@ def test_a_sink_that_is_not_in_the_file_any_more_is_let_go_of(
     noting.follow(lambda: (pipeline, ()))
     noting._write_once()
     assert noting._answering["cache"] is not asked
+    noting._end()
+
+
+def test_a_generation_that_was_retired_while_it_was_behind_is_not_late_for_good(pipeline: Pipeline) -> None:
+    """Kafka was asked for its topics' ends every ten seconds until `run` ended."""
+    noting, register = Keeper(pipeline), register_of(pipeline, "cache")
+    second = register.create("a test")
+    register.move(second.number, "ready")
+    for number in (1, 2):
+        folder = register.generation(number).flow_folder("main")
+        folder.mkdir(parents=True)
+        FlowStatus("cache/main", "running", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [f"t{number}"], time.time()).write(
+            folder
+        )
+    noting._marks.note(time.time(), 9)
+    noting._marks.confirm(LedgerEntry(9, {"t1": {0: 0}, "t2": {0: 5}}))
+    noting._write_once()
+    asked = list[set[str]]()
+    source: Any = SimpleNamespace(both_ends=lambda topics: asked.append(topics) or ({}, {}))
+    noting._see_hanging(source, time.time() + 2 * keeper.STILL_SECONDS)
+    assert asked == [{"t2"}]
+    register.begin_retiring(2)
+    noting._write_once()
+    assert list(noting._before) == [("cache", 1, "main")]
+    noting._hanging = Hanging()
+    noting._see_hanging(source, time.time() + 2 * keeper.STILL_SECONDS)
+    assert asked == [{"t2"}]
     noting._end()
 
 

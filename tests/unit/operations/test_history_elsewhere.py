@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import Fenced
+from cdc.errors import Fenced, TopicRecreated
 from cdc.pipeline import Pipeline
 from operations.generations.elsewhere import noted_claim, take_over
 from operations.run import history
@@ -94,7 +94,7 @@ def test_a_machine_that_is_started_again_puts_nothing_aside_that_another_one_has
     claimed, and both appended."""
     old, new = machine(tmp_path, "old"), machine(tmp_path, "new")
     ids, tables = {"p.public.orders": "before"}, {TABLE.qualified: TABLE}
-    monkeypatch.setattr(history, "topic_ids", lambda *_: dict(ids))
+    monkeypatch.setattr(history, "topic_ids", lambda *_, **__: dict(ids))
     monkeypatch.setattr(history, "source_catalogue", lambda _: Catalogue(dict(tables)))
 
     def opened(pipeline: Pipeline) -> OpenedHistory:
@@ -116,6 +116,40 @@ def test_a_machine_that_is_started_again_puts_nothing_aside_that_another_one_has
     assert opened(new).said == ()
     take_over(old, [])
     assert "another key" in opened(old).said[0]
+
+
+def test_a_topic_that_was_made_anew_under_a_running_history_is_noticed_at_its_next_start(
+    start: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was compared as the history was opened alone: what stood in the new topic before the place in the old one was
+    skipped, and cuts were called complete."""
+    pipeline, tables = machine(tmp_path, "one"), {TABLE.qualified: TABLE}
+    topic = pipeline.topic(TABLE.qualified)
+    ids = {topic: "before"}
+
+    def asked(_pipeline: Pipeline, topics: set[str], *, missing_ok: bool = False) -> dict[str, str]:
+        assert missing_ok or topics <= ids.keys()
+        return {name: ids[name] for name in topics if name in ids}
+
+    monkeypatch.setattr(history, "topic_ids", asked)
+    monkeypatch.setattr(history, "source_catalogue", lambda _: Catalogue(dict(tables)))
+    opened = open_history(pipeline, Catalogue(dict(tables)), "lake")
+    opened.lease.release()
+    start(pipeline, opened.token)
+    ids.clear()  # it is not there at this moment: others tell
+    start(pipeline, opened.token)
+    ids[topic] = "anew"
+    for _ in range(2):
+        with pytest.raises(TopicRecreated, match=f"topic {topic} was deleted and created again") as error:
+            start(pipeline, opened.token)
+        assert "another namespace" in error.value.fix
+    assert caplog.messages == []
+    tables[TABLE.qualified] = Table("public", "orders", TABLE.columns, ("uid",))
+    start(pipeline, opened.token)
+    assert "has another key, so its history begins anew; what was is in n.orders_history_by_id" in caplog.text
+    caplog.clear()
+    start(pipeline, opened.token)
+    assert caplog.messages == [], "once"
 
 
 def test_who_takes_over_takes_the_histories_of_other_namespaces_too(start: Started, tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def test_an_erasure_looks_into_what_was_put_aside(catalog: Catalog, shown: bool)
         table=Table("public", "t", COLUMNS, ("uid",)),
         view=SimpleNamespace(key=("uid",)),
         key="u1",
+        held_key="u1",
         say=lambda line: None,
     )
     (held,) = _history(subject, catalog, "w", "n")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -188,3 +189,29 @@ def test_rows_that_are_gone_are_looked_for_unless_a_job_says_otherwise(
     report = working.resnapshot_step(print, Path(pipeline.file), None, asked)
     assert [wish.sweep for wish in wishes] == [swept]
     assert report["tables"] == {"public.t": {"rows": 3, "swept": 3, "done": True}}
+
+
+def test_one_that_is_under_way_is_kept_however_many_newer_ones_have_ended(
+    jobs: Jobs, pipeline: Pipeline, does: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebuild of days was forgotten after a hundred pauses and promotions, and a second one began beside it."""
+    monkeypatch.setattr(module, "JOBS_KEPT", 2)
+    go_on = Event()
+    does(lambda _say: go_on.wait(LONG))
+    long = jobs.begin("rebuild", "cache")
+    does(lambda _say: None)
+    short = list[Job]()
+    for _ in range(4):
+        job = jobs.begin("pause", "cache")
+        short.append(jobs.wait(job, LONG))
+        time.sleep(0.002)  # ids are of milliseconds
+    elsewhere = Job("0000000000001-aaaaaa", "verify", "cache", began=1.0, host="another")
+    folder = Path(pipeline.engine.state_dir) / pipeline.name / ".jobs"
+    (folder / f"{elsewhere.id}.json").write_text(json.dumps(asdict(elsewhere)))
+    last = jobs.wait(jobs.begin("resume", "cache"), LONG)
+    kept = [job.id for job in jobs.newest()]
+    assert kept == [last.id, short[3].id, short[2].id, long.id, elsewhere.id]  # what has just begun has not ended
+    with pytest.raises(StateError, match="rebuild is under way"):
+        jobs.begin("rebuild", "cache")
+    go_on.set()
+    assert jobs.wait(long, LONG).state == "done"

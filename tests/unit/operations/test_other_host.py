@@ -22,6 +22,7 @@ from operations.jobs import jobs as module
 from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
 from operations.state.losses import LossNote
+from sinks.fields import MAX_TOKEN
 from spark.disk.lease import EXPIRES_SECONDS, Holder, Lease
 from spark.disk.process import host_name, is_here, place, signature
 from spark.disk.status import BUSY_SECONDS, FlowStatus, state_of
@@ -151,6 +152,7 @@ import sys, time
 from pathlib import Path
 from spark.disk import process
 process.place = lambda: "NAME/1"
+from sinks.fields import MAX_TOKEN
 from spark.disk.lease import Lease
 lease = Lease(Path(sys.argv[1]), "sink a")
 lease.take()
@@ -177,6 +179,27 @@ def test_of_another_container_of_this_name_it_is_seen_at_once_that_it_has_died(t
         lease.take()
         assert time.monotonic() - before < 10
     assert (tmp_path / "life").read_text() == str(lease.token)
+    lease.release()
+
+
+# -- leases ------------------------------------------------------------------------------------------------------------
+
+
+def test_two_folders_whose_leases_are_taken_in_one_second_have_tokens_that_tell_them_apart(tmp_path: Path) -> None:
+    """In seconds they were equal, and a sink took the writes of both machines."""
+    leases = [Lease(tmp_path / name, name) for name in ("a", "b", "c")]
+    tokens = [lease.take() for lease in leases]
+    for lease in leases:
+        lease.release()
+    assert tokens == sorted(set(tokens)) and tokens[-1] < MAX_TOKEN
+
+
+@pytest.mark.parametrize("last", [1_795_236_777, 2**52])
+def test_a_token_is_newer_than_the_last_one_of_its_folder(tmp_path: Path, last: int) -> None:
+    """Those of an older Headwater are seconds; a clock may have been put back."""
+    lease = Lease(tmp_path, "g")
+    lease._write(Holder(token=last, renewed=0.0, **ELSEWHERE))
+    assert lease.take() > last
     lease.release()
 
 

@@ -26,7 +26,7 @@ from pyspark.core import context
 
 from cdc import errors
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import HeadwaterError, KafkaError, KafkaUnavailable, StateError
+from cdc.errors import HeadwaterError, KafkaError, KafkaRefused, KafkaUnavailable, StateError
 from cdc.log import topics as topicids
 from cdc.pipeline import load
 from console.cli import run as command
@@ -85,8 +85,8 @@ class Attempts:
             raise self.fails.pop(0)
         return "there"
 
-    def wait(self, stop: threading.Event | None = None, until: float | None = None) -> str:
-        return patiently(self, stop or threading.Event(), self.said.append, self.told.append, until)
+    def wait(self, stop: threading.Event | None = None, until: float | None = None, *, begun: bool = True) -> str:
+        return patiently(self, stop or threading.Event(), self.said.append, self.told.append, until, begun=begun)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in transient() if kind is not errors.ClusterUnavailable])
@@ -115,6 +115,20 @@ def test_it_gives_up_when_the_time_is_over() -> None:
     with pytest.raises(StateError, match="gave up waiting: away"):
         Attempts(*[KafkaUnavailable("away")] * 10_000).wait(until=time.monotonic() + 0.3)
     assert 0.25 < time.monotonic() - began < 3
+
+
+def test_a_login_that_is_refused_is_waited_for_and_by_who_has_never_run_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LDAP was away for a second, and `run` ended; a wrong password is told."""
+    wrong = KafkaRefused("Kafka at h:1 refuses the login")
+    assert Attempts(*[wrong] * 5).wait(begun=False) == "there"
+    monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.2)
+    assert Attempts(*[wrong] * 12, KafkaUnavailable("away"), wrong).wait() == "there"
+    attempts = Attempts(*[wrong] * 10_000)
+    with pytest.raises(KafkaRefused):
+        attempts.wait(begun=False)
+    assert attempts.said == ["waiting: Kafka at h:1 refuses the login"] and len(attempts.fails) > 1
 
 
 def test_it_ends_when_it_is_asked_to() -> None:

@@ -353,6 +353,23 @@ def test_drop_forgets_what_verify_found_of_it(pipeline: Pipeline, monkeypatch: p
     assert verified_generations(pipeline, "cache_2")(1)  # another one
 
 
+def test_what_verify_found_of_a_generation_goes_with_it(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each generation that was ever compared stayed in the note for good."""
+    from operations.state.verified import FILE, last_verified, note_verified
+
+    monkeypatch.setattr("operations.generations.retire.drop_generation", lambda *_: None)
+    living(pipeline)
+    register_of(pipeline, "cache").create("a test")
+    found = {"views": [{"columns": {}, "not_repaired": [], "differences": 0}], "error": None}
+    for number in (2, 1):
+        note_verified(
+            pipeline, {"at": 1.0, "sample": None, "sinks": [{"sink": "cache", "generation": number, **found}]}
+        )
+    retire(pipeline, "cache", 2, quiet)
+    noted = json.loads((Path(pipeline.engine.state_dir) / pipeline.name / FILE).read_text())
+    assert sorted(noted) == ["cache", "cache#1"] and last_verified(pipeline)["sinks"]
+
+
 def test_verify_leaves_it_out_unless_it_is_named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     from operations.verify import verifier
 

@@ -139,6 +139,20 @@ def test_what_was_begun_in_another_database_is_begun_anew(world: World, now: Mom
     assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
 
 
+def test_a_second_one_is_refused_while_the_first_is_at_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun while the first removed the old capture, it would have removed what the first had made by then."""
+
+    def drop(*_: Any, **__: Any) -> None:
+        world.done.append("drop")
+        if world.done != ["drop"]:
+            return
+        with pytest.raises(StateError, match="another recapture of pipeline shop is at work"):
+            recapture(world.pipeline, world.file, lambda _line: None)
+
+    monkeypatch.setattr(place, "drop", drop)
+    assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
+
+
 def test_it_is_noted_in_which_database_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt

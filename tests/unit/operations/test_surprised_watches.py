@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline, loads
 from cdc.polling import poll
 from operations.push import webhooks
@@ -90,6 +92,34 @@ def test_shapes_are_looked_at_on_over_another_connection(
     finally:
         watch.close()
     assert said() == [f"shape watch: RuntimeError: {SURPRISE}"] and len(opened) == len(closed) == 2
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 1.0), (2.0, 40.0), (60.0, 300.0)])
+def test_looks_at_shapes_leave_the_primary_most_of_its_time(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, took: float, pause: float
+) -> None:
+    """Of 365,000 columns of partitions each took a second, each second; and past a minute nobody learned of it."""
+    watch, now = ShapeWatch(pipeline), [0.0]
+    watch.close()
+    watch._watching.join(5.0)
+
+    def looks(*_: Any) -> str:
+        now[0] += took
+        if took >= 60.0:
+            raise SourceUnavailable("took longer than 60 s")
+        return "print"
+
+    monkeypatch.setattr(shape_watch, "connect", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(shape_watch, "fingerprint", looks)
+    monkeypatch.setattr(shape_watch, "read_shapes", lambda *_, **__: ({}, {}))
+    monkeypatch.setattr(shape_watch, "within", lambda *_: nullcontext())
+    monkeypatch.setattr(shape_watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    caplog.clear()
+    for _ in range(2):
+        watch._work()
+        assert watch._pause() == pause
+    told = [record.getMessage() for record in caplog.records if record.name == shape_watch.__name__]
+    assert len(told) == (took >= 60.0) and all("within 60 s whether captured tables" in one for one in told)
 
 
 def test_the_log_is_looked_at_on(monkeypatch: pytest.MonkeyPatch, said: Any) -> None:

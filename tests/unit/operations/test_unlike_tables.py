@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from operations.generations.targets import drop_generation, drop_sink_state
 from operations.propose.proposal import warehouse_tables
 from operations.schema.joining import lacking, take_up
 from operations.state.folder import register_of
-from sinks.configure import plain_config, sink_config
+from sinks.configure import plain_config
+from sinks.elasticsearch import generations
 from sinks.elasticsearch.index import Indices
-from sinks.elasticsearch.settings import Target, read_settings
+from sinks.elasticsearch.settings import read_settings
 from sinks.factory import open_target
 from sinks.iceberg import catalogue as iceberg
 from spark.disk.made_of import define
@@ -124,28 +126,37 @@ def test_what_is_refused_is_what_the_servers_part_refuses(qualified: str) -> Non
             assert not part.can_name(name)
 
 
-def test_a_sink_with_two_tables_of_one_index_was_never_set_up(tmp_path: Path) -> None:
+class Server:
+    """The indices that were made, as what they are."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Any] = {}
+        self.indices = self
+
+    def exists(self, index: str) -> bool:
+        return index in self.made
+
+    def create(self, index: str, mappings: Any, **_: Any) -> None:
+        self.made[index] = mappings
+
+    def get_mapping(self, index: str) -> Any:
+        return SimpleNamespace(body={index: {"mappings": self.made[index]}})
+
+    def put_mapping(self, index: str, source: Any) -> None: ...
+
+
+def test_a_sink_with_two_tables_of_one_index_was_never_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first has made is another view's to the second: setup refuses, before anything is written."""
-    pipeline = loaded(tmp_path, "search", "[public.a, public.b]")
-    config = sink_config(
-        "search", pipeline.sinks["search"], resolve_views(pipeline, told(table("a"), table("b")), "search"), {}
-    )
-
-    class Made:
-        body: Any
-        indices: Any
-
-        def get_mapping(self, index: str) -> Any:
-            self.body = {index: {"mappings": {"_meta": {"headwater": Indices._owner(indices, first)}}}}
-            return self
-
-    made = Made()
-    made.indices = made
-    indices = Indices(made, read_settings(config), None)  # type: ignore[arg-type]
-    first, second = Target("Orders", "orders", 1, {}), Target("orders", "orders", 1, {})
-    indices._check_owner(first, first.concrete)
-    with pytest.raises(SinkRefused, match="was made by"):
-        indices._check_owner(second, second.concrete)
+    config = plain_config(loaded(tmp_path, "search"), "search", 1, ["Orders", "orders", "lines"])
+    settings, server = read_settings(config), Server()
+    lease: Any = SimpleNamespace(check=lambda _: None, claim=lambda _: None)
+    monkeypatch.setattr(generations, "seen", lambda *_: {})
+    indices = Indices(server, settings, lease)  # type: ignore[arg-type]
+    for view in ("Orders", "lines"):
+        indices._setup_target(settings.targets[view])
+    with pytest.raises(SinkRefused, match="was made by sink search for view Orders, not for view 'orders'"):
+        indices._setup_target(settings.targets["orders"])
+    assert {made["_meta"]["headwater"]["view"] for made in server.made.values()} == {"Orders", "lines"}
 
 
 # -- what runs ---------------------------------------------------------------------------------------------------------
@@ -174,8 +185,9 @@ def test_nobodys_apply_waits_for_who_made_a_table_that_was_not_taken_up(tmp_path
     assert len(refused(pipeline, tables)) == 1, "check tells of it"
 
 
-def test_nor_for_one_that_would_be_the_index_of_another(tmp_path: Path) -> None:
-    pipeline, tables = loaded(tmp_path, "search"), told(table("orders"), table("Orders"))
+@pytest.mark.parametrize("names", [("orders", "Orders"), ("Orders", "orders")])
+def test_nor_for_one_that_would_be_the_index_of_another(tmp_path: Path, names: tuple[str, str]) -> None:
+    pipeline, tables = loaded(tmp_path, "search"), told(*map(table, names))
     assert refused(pipeline, tables, kept_too=False)
     started(pipeline, "public.orders")
     assert not refused(pipeline, tables, kept_too=False)

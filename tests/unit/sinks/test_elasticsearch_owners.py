@@ -10,6 +10,7 @@ import pytest
 
 from cdc.errors import SinkRefused
 from operations.edits.changes import Changes
+from sinks.elasticsearch.generations import made
 from sinks.elasticsearch.index import Indices
 from sinks.elasticsearch.rehearsal import of_others
 from sinks.elasticsearch.settings import Target
@@ -44,8 +45,15 @@ def test_indices_that_another_pipeline_has_made_are_not_there(pipeline: str, the
     said = _meta(pipeline, "user")
     indices = SimpleNamespace(exists=lambda index: True, get_mapping=lambda index: SimpleNamespace(body={index: said}))
     settings = SimpleNamespace(who="s", name="search", pipeline="two")
-    made = Indices(cast("Any", SimpleNamespace(indices=indices)), cast("Any", settings), cast("Any", None))
-    assert made.there(Target("user", "user", 1, {})) is there
+    ours = Indices(cast("Any", SimpleNamespace(indices=indices)), cast("Any", settings), cast("Any", None))
+    assert ours.there(Target("user", "user", 1, {})) is there
+
+
+def test_generations_are_told_by_the_names_of_their_indices() -> None:
+    names = ["user_g1", "user_g1_fences", "user_g12", "user_gone_g3", "user_g2_w5", "user_g2_percolator"]
+    indices = SimpleNamespace(get=lambda **_: SimpleNamespace(body=dict.fromkeys(names)))
+    client = cast("Any", SimpleNamespace(indices=indices))
+    assert made(client, Target("user", "user", 1, {})) == {1, 12}
 
 
 class Server:

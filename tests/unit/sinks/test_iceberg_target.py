@@ -152,8 +152,10 @@ def test_promoted_told_apart_and_dropped(place: dict[str, Any]) -> None:
     first, second, third = (target(place, number) for number in (1, 2, 3))
     assert [one.there(VIEW) for one in (first, second, third)] == [True, True, False]
     assert first.living(VIEW) == second.living(VIEW) == 1
+    assert third.numbered([VIEW, "other"]) == {2: {VIEW}} and third.numbered(["other"]) == {}
     second.promote(VIEW, 1)
     second.promote(VIEW, 1)
+    assert third.numbered([VIEW]) == {1: {VIEW}}
     assert first.living(VIEW) == 2 and first.there(VIEW)
     with pytest.raises(SinkRefused):
         third.promote(VIEW, 2)

@@ -59,6 +59,18 @@ def refused(mapping: Any, *views: View) -> list[str]:
         {"origin": {"properties": {"title": {"copy_to": "all"}, "country": {"properties": {"id": {}}}}}, "all": {}},
         {"log": {"type": "nested"}, "late": {"type": "keyword"}, "dest": {"properties": {"anything": {}}}},
         {"dest": {"copy_to": "airline.all"}, "airline": {"properties": {"all": {"type": "text"}}}},
+        {"dest": {"copy_to": "names.all"}, "names": {"properties": {"all": {"type": "text"}}}},
+        {
+            "id": {"copy_to": ["own.a.x", "own.y"]},
+            "own": {
+                "properties": {
+                    "a": {"properties": {"x": {"type": "text"}}},
+                    "y": {"type": "text"},
+                    "z": {"type": "alias", "path": "dest"},
+                }
+            },
+        },
+        {"id": {"copy_to": "own.x"}, "own.x": {"type": "text"}},
         {"airline": {"properties": {"also": {"type": "alias", "path": "airline.name"}}}},
     ],
     ids=str,
@@ -72,6 +84,15 @@ def test_what_no_document_has_is_refused_at_any_depth_with_what_was_meant() -> N
     nested = {"airline": {"properties": {"nmae": {}}}, "origin": {"properties": {"country": {"properties": {"x": {}}}}}}
     assert refused(nested, JOINED) == ["airline.nmae", "origin.country.x"]
     assert refused({"airlin": {}}, JOINED) == ["airlin"]
+    assert refused({"airlin": {"properties": {"name": {}}}}, JOINED) == ["airlin"]
+    own = {
+        "dest": {"copy_to": "names.all"},
+        "names": {"properties": {"al": {}, "all": {}}},
+        "other": {"properties": {}},
+    }
+    assert refused(own, JOINED) == ["names.al", "other"]
+    with pytest.raises(ConfigError, match=r"did you mean 'names\.all'\?"):
+        check_mapping("search", search(own), [JOINED])
     with pytest.raises(ConfigError, match=r"did you mean 'airline\.name'\?"):
         check_mapping("search", search({"airline": {"properties": {"nmae": {}}}}), [JOINED])
 

@@ -24,7 +24,7 @@ from sinks.configure import sink_config
 from spark.events.fold import EventReader
 from spark.flow import flow_name, flow_of
 from spark.reading.record import batch_of
-from spark.warehouse.merge import key_names
+from spark.warehouse.keys import key_names
 from spark.warehouse.table import state_columns
 from truth.events import folded
 from truth.events.logged import Event

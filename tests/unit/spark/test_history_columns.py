@@ -19,6 +19,7 @@ from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF
 from spark.warehouse import table as warehouse
 from spark.warehouse.history import tables as histories
 from spark.warehouse.history.tables import follow
+from spark.warehouse.whose import IDS
 
 
 def table(**numbers: int) -> Table:
@@ -408,6 +409,20 @@ def test_ids_that_were_noted_before_an_older_version_has_followed_count_no_more(
     made.call({"a": "c", "c": "a"})
     made.properties[NUMBERS] = json.dumps({"id": 1, "a": 9, "c": 2})
     assert made.follows(a=9, c=2) == {"c": "a", "a": "c"}
+
+
+def test_a_column_that_0_2_0_has_added_in_between_is_taken_once_the_table_s_notes_are_gone() -> None:
+    """It notes neither numbers nor ids: nothing in the table tells its column from somebody's."""
+    made = Warehouse("id", "a")
+    made.follows(a=2, c=3)
+    made.holds["c"], made.ids["c"] = "0.2.0's", 9  # c was dropped, and added anew as another one
+    with pytest.raises(SinkRefused, match="a column c that Headwater has not made") as refused:
+        made.follows(a=2, c=4)
+    assert "docs/upgrade.md#back-again" in refused.value.fix
+    for name in (NUMBERS, IDS):  # as docs/upgrade.md says
+        del made.properties[name]
+    for _ in range(2):
+        assert made.follows(a=2, c=4) == {"a": "a", "c": "0.2.0's"}
 
 
 class Renamed:

@@ -17,6 +17,7 @@ from cdc.catalogue import Column, Table
 from cdc.errors import LogTruncated, SinkUnavailable
 from cdc.log.ends import Offsets
 from cdc.view import View
+from spark import shorter
 from spark.disk.applied import FILE, applied_offsets
 from spark.disk.checkpoint import committed_offsets, planned
 from spark.reading.spec import FlowSpec
@@ -132,14 +133,14 @@ class Place:
 
 
 class Log:
-    """A log that begins at an offset."""
+    """A log that begins at an offset, and ends at one."""
 
-    begin = 0
+    begin, end = 0, 99
 
     def __init__(self, *_: object) -> None: ...
 
     def bounds(self, topics: Any) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
-        return {topic: {0: self.begin} for topic in topics}, {topic: {0: 99} for topic in topics}
+        return {topic: {0: self.begin} for topic in topics}, {topic: {0: self.end} for topic in topics}
 
     def close(self) -> None: ...
 
@@ -185,6 +186,25 @@ def test_what_the_log_has_lost_of_it_is_refused_and_stays_so(flow: Any, monkeypa
     for _ in range(2):
         with pytest.raises(LogTruncated, match="u/0 begins at 3, it is at 2"):
             read_lost(object(), flow, Place())  # type: ignore[arg-type]
+
+
+def test_a_log_that_was_put_back_with_the_tables_is_refused_and_stays_so(
+    flow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine was restored from an older copy: the place in the log was forgotten before anybody held it against the
+    log's end, and what came to stand in the lost places was taken for what had been there."""
+    monkeypatch.setattr(shorter, "SHORTER_SECONDS", 0.0)
+    monkeypatch.setattr(Log, "end", 5)
+    place = Place()
+    for ends in ("ends", "ended"):
+        with pytest.raises(LogTruncated, match=f"has read t/0 up to 9, and it {ends} at 5") as error:
+            read_lost(object(), flow, place)  # type: ignore[arg-type]
+        assert "headwater resnapshot FILE --all" in error.value.fix and "another namespace" in error.value.fix
+        monkeypatch.setattr(Log, "end", 99)  # the tables were read again
+    assert place.gaps == [] and committed_offsets(flow.checkpoint)[1] == {"t": {0: 9}, "u": {0: 7}}
+    (flow.folder / shorter.SHORTER).unlink()
+    read_lost(object(), flow, place)  # type: ignore[arg-type]
+    assert len(place.gaps) == 1
 
 
 def test_a_table_that_is_put_back_under_a_history_that_runs_is_written_no_further(

@@ -15,12 +15,12 @@ from typing import Any, cast
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
+from cdc.errors import HeadwaterError, KafkaRefused, SinkRefused, SinkUnavailable
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from console.cli.shared.flow_bars import FlowBars
 from operations.status.caught_up import Goal
-from spark import failures, log_gaps, runner
+from spark import failures, log_gaps, runner, running
 from spark.disk import files, temporary
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import signature
@@ -102,6 +102,37 @@ def unavailable() -> Query:
 
 def refused() -> Query:
     raise SinkRefused("no such index")
+
+
+def no_login() -> Query:
+    raise KafkaRefused("Kafka at h:1 refuses the login")
+
+
+@pytest.mark.parametrize("ran", ["never", "before", "here"])
+def test_a_login_that_is_refused_fails_a_flow_that_never_ran_and_only_after_a_minute(
+    case: Case, monkeypatch: pytest.MonkeyPatch, ran: str
+) -> None:
+    """An LDAP server that was away for a second ended flows for good."""
+    if ran == "before":
+        case.flow.checkpoint.mkdir(parents=True)
+        (case.flow.checkpoint / "metadata").touch()
+    if ran == "here":
+        case.step()
+        case.queries[0].isActive, case.queries[0].error = False, RuntimeError("SaslAuthenticationException: no")
+    case.make = no_login
+    status = case.step(hurry=True) if ran != "here" else [case.step(), case.step(hurry=True)][-1]
+    assert (status.state, status.last_error) == ("retrying", "Kafka at h:1 refuses the login")
+    monkeypatch.setattr(running, "REFUSED_SECONDS", 0.0)
+    assert case.step(hurry=True).state == ("failed" if ran == "never" else "retrying")
+
+
+def test_a_refusal_before_an_outage_does_not_count(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.make = no_login
+    case.step()
+    assert case.runner.running[0].refused_since is not None
+    case.make = unavailable
+    case.step(hurry=True)
+    assert case.runner.running[0].refused_since is None
 
 
 def test_a_flow_is_starting_until_its_query_is_at_work(case: Case) -> None:

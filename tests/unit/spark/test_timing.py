@@ -29,7 +29,7 @@ from spark.events.ticks import Moments
 from spark.events.timed import TimedReader
 from spark.flow import Flow, Reading
 from spark.reading.record import batch_of
-from spark.warehouse.merge import key_names
+from spark.warehouse.keys import key_names
 from spark.warehouse.table import state_columns
 from truth.expected import expected
 

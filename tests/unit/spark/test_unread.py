@@ -346,6 +346,15 @@ def test_a_log_that_ends_before_what_a_flow_has_read_is_refused(world: World, mo
     assert (world.refused, world.behind) == ("", 0)
 
 
+def test_brokers_that_tell_older_ends_for_a_minute_have_lost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were started again one after the other; what is believed then stands until somebody removes it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    ends = lambda: ({"t": {0: 0}}, {"t": {0: 10 if now[0] > 60 else 6}})  # noqa: E731
+    assert shorter.whole_bounds(ends, {"t": {0: 10}}, "s", "")[1] == {"t": {0: 10}}
+
+
 def test_a_batch_that_was_planned_in_what_the_log_has_lost_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark.warehouse.upkeep import upkeep
-from spark.warehouse.upkeep.plan import MANY_EXPIRED, MANY_FILES, Act, Policy, Signs, Snapshot
+from spark.warehouse.upkeep import steps, upkeep
+from spark.warehouse.upkeep.plan import DAY, HOUR, MANY_EXPIRED, MANY_FILES, Act, Policy, Signs, Snapshot, expired
+from spark.warehouse.upkeep.steps import FAR_TOO_MANY, shorten
 from spark.warehouse.upkeep.upkeep import Upkeep
 
 TABLE, NOW = "`c`.`n`.`t`", 1_800_000_000.0
@@ -68,3 +69,62 @@ def test_a_look_is_not_wasted_while_a_step_rests(world: World) -> None:
     world.now += 10.0
     kept.after(MagicMock(), TABLE)
     assert world.done == [Act.COMPACT, Act.EXPIRE]
+
+
+class Gathered:
+    """A table of which nobody has taken care, and what of it was expired.
+
+    Attributes:
+        snapshots: its own, the oldest first.
+        expired: how ``expireOlderThan``, and each ``expireSnapshotId``, was called.
+        cleaned: whether files were to be removed too.
+    """
+
+    def __init__(self, snapshots: list[Snapshot]) -> None:
+        self.snapshots, self.older, self.expired, self.cleaned = snapshots, list[int](), list[int](), True
+
+    def loaded(self, *_: Any) -> Any:
+        """As Iceberg's."""
+        opened = MagicMock()
+        opened.operations().current().snapshots().size.return_value = len(self.snapshots)
+        opened.expireSnapshots.return_value = self
+        return opened
+
+    def signs_of(self, *_: Any) -> Signs:
+        """As it is."""
+        return Signs(snapshots=self.snapshots, current=self.snapshots[-1].id)
+
+    def expireOlderThan(self, moment: int) -> Gathered:
+        self.older.append(moment)
+        return self
+
+    def expireSnapshotId(self, number: int) -> Gathered:
+        self.expired.append(number)
+        return self
+
+    def cleanExpiredFiles(self, clean: bool) -> Gathered:
+        self.cleaned = clean
+        return self
+
+    def commit(self) -> None:
+        """Done."""
+
+
+def test_a_start_takes_from_a_table_what_upkeep_would_and_nothing_that_is_promised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One snapshot an hour for 365 days is more than 5,000, each with a gap before it: all but some hours went."""
+    hours = [Snapshot(number, NOW - number * HOUR) for number in range(365 * 24 - 1, -1, -1)]
+    world = Gathered(hours)
+    monkeypatch.setattr(steps, "loaded", world.loaded)
+    monkeypatch.setattr(steps, "signs_of", world.signs_of)
+    assert len(hours) > FAR_TOO_MANY
+    assert shorten(MagicMock(), TABLE, Policy(snapshot_days=365), NOW) == 0
+    assert not world.expired and not world.older, "one an hour is promised for so long"
+    old = [Snapshot(10_000 + step, NOW - 2 * DAY + 2 * step) for step in range(FAR_TOO_MANY + 1_000)]
+    world.snapshots = sorted([*hours, *old], key=lambda one: one.at)
+    gone = shorten(MagicMock(), TABLE, Policy(snapshot_days=365), NOW)
+    assert gone == len(world.expired) > FAR_TOO_MANY and not world.cleaned
+    assert set(world.expired) == expired(world.signs_of(), Policy(snapshot_days=365), NOW)
+    assert max(world.older) <= DAY * 1000, "none by its age"
+    assert shorten(MagicMock(), TABLE, Policy(on=False), NOW) == 0

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from cdc.catalogue import Column, Table
+from cdc.view import View
 from connectors.postgres import Connection
-from truth.rows import looked_up
+from truth.rows import equal_keys, looked_up
 
 
 class Server:
@@ -91,3 +92,75 @@ def test_what_no_row_can_have_has_no_row_and_costs_the_others_nothing(error: psy
 def test_any_other_error_is_one() -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         found(Column("k", "text", "text"), Server(psycopg.errors.InsufficientPrivilege("no"), "b"), *"abc")
+
+
+class Holding(Server):
+    """A table's rows: those that a condition lets through, whatever it says, or all of them a page at a time."""
+
+    def __init__(self, *rows: tuple[str, ...], error: Exception | None = None) -> None:
+        super().__init__(error)
+        self.rows = list(rows)
+
+    def execute(self, query: Any) -> Iterator[Any]:
+        self.asked.append(query.as_string(None))
+        if self.error is not None:
+            raise self.error
+        return iter(self.rows)
+
+    @contextmanager
+    def cursor(self, **_options: Any) -> Iterator[Holding]:
+        yield self
+
+    def fetchmany(self, _size: int) -> list[Any]:
+        rows, self.rows = self.rows, []
+        return rows
+
+
+def equal(server: Server, key: str, *columns: Column) -> list[str]:
+    table = Table("public", "t", columns, tuple(column.name for column in columns))
+    return equal_keys(cast(Connection, server), View.identity(table), key)
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "text", "own", "condition"),
+    [
+        (Column("k", "bpchar", "bpchar"), "ab", "ab ", "ab ", """t."k" = 'ab'::text::bpchar"""),
+        (Column("k", "numeric", "numeric"), "1.0", "1.00", "1.00", """t."k" = '1.0'::text::numeric"""),
+        (Column("k", "double precision", "float8"), "0.0", "-0", "-0.0", """'0.0'::text::double precision"""),
+        (Column("k", "interval", "interval"), "P1D", "P0Y0M0DT24H0M0S", "PT24H", """'P1D'::text::interval"""),
+        (Column("k", "jsonb", "jsonb"), "1", "1.0", "1.0", """t."k" = '1'::text::jsonb"""),
+        (Column("k", "text", "text", collated=True), "a", "A", "A", """t."k" = 'a'::text::text"""),
+        # Its own operator has a schema that nobody knows; `=` alone would be the one of text.
+        (
+            Column("k", "public.citext", "citext"),
+            "a",
+            "A",
+            "A",
+            """lower(t."k"::text COLLATE "default") = lower('a'::""",
+        ),
+    ],
+)
+def test_a_row_of_an_equal_key_is_found_whatever_its_text(
+    column: Column, given: str, text: str, own: str, condition: str
+) -> None:
+    """It was told by its id's text alone: a row that lives was not there, and its erasure certified."""
+    server = Holding((text,))
+    assert equal(server, given, column) == [own]
+    assert condition in server.asked[0]
+
+
+def test_what_postgres_does_not_read_back_is_told_by_its_text() -> None:
+    parts = Column("n", "numeric", "numeric"), Column("day", "date", "date")
+    server = Holding(("1.00", "infinity"), ("1.00", "-infinity"))
+    assert equal(server, "1.0|infinity", *parts) == ["1.00|infinity"]
+    assert (
+        "numeric" in server.asked[0].partition("WHERE")[2] and "infinity" not in server.asked[0].partition("WHERE")[2]
+    )
+    assert equal(Holding(("{1,2}",), ("{2}",)), "[1,2]", Column("k", "integer[]", "int4", array=True)) == ["[1,2]"]
+
+
+def test_a_text_that_no_row_can_have_is_no_rows() -> None:
+    assert (
+        equal(Holding(("1",), error=psycopg.errors.InvalidTextRepresentation("x")), "x", Column("k", "jsonb", "jsonb"))
+        == []
+    )

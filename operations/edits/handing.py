@@ -1,0 +1,57 @@
+"""What `apply` does around its work on the servers: nobody else's file may come between its question and it, and no
+erasure, which has settings of its own on the topics for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from operations.erase.note import Note
+from operations.schema.migrations import let_through
+from operations.state.accepted import Text, hand_over, read_accepted
+
+
+def applied_last(pipeline: Pipeline) -> str:
+    """The digest of the file that was applied last; empty if none was, or if that can't be read."""
+    with suppress(StateError):
+        return last.digest if (last := read_accepted(pipeline)) is not None else ""
+    return ""
+
+
+@contextmanager
+def handing(pipeline: Pipeline, text: Text, seen: str | None) -> Iterator[None]:
+    """Work on the servers in the block, under the lock of ``apply``; at its end the file is handed to `run`.
+
+    Args:
+        pipeline: the loaded file.
+        text: the same as it was read.
+        seen: ``applied_last`` before it was asked which sinks may be let go; None if nobody is to be asked.
+
+    Raises:
+        StateError: another file was applied since, or an erasure is at work (terminal; nothing was changed).
+        SourceUnavailable, SourceError: as ``operations.schema.migrations.let_through``.
+        DiskFull, OSError: as ``operations.state.accepted.hand_over``.
+    """
+    note = Note(pipeline)
+    busy = StateError(
+        f"an erasure of pipeline {pipeline.name} is at work",
+        means="it sets topics' settings for a moment and puts back what they were: those of this file would not stay; "
+        "nothing was changed",
+        fix="run it again when that one has ended",
+    )
+    with note.alone(busy):
+        if seen is not None and applied_last(pipeline) != seen:
+            raise StateError(
+                "another file was applied meanwhile",
+                means="`run` would let go of what that one has and this one has not, and nobody was asked about it; "
+                "nothing was changed",
+                fix="run it again",
+            )
+        yield
+        # All topics have the file's settings: what a killed erasure has left of them is not to be put back.
+        with suppress(StateError):
+            note.forget_topics()
+        let_through(pipeline)
+        hand_over(pipeline, text)

@@ -1,0 +1,31 @@
+"""One command at a time with a state folder: a lock of a file, which goes with its process, also if that is killed."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from operations.state.folder import numbered_state_dir
+
+
+@contextmanager
+def alone(pipeline: Pipeline, lock: str, busy: StateError) -> Iterator[None]:
+    """Hold a lock for the time of a block.
+
+    Args:
+        pipeline: the loaded file.
+        lock: the file's name, in the pipeline's state.
+        busy: raised if somebody else has it.
+
+    Raises:
+        StateError: ``busy`` (terminal).
+    """
+    with (numbered_state_dir(pipeline) / pipeline.name / lock).open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise busy from error
+        yield

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import SourceChanged, TopicRecreated
+from cdc.errors import SourceChanged, StateError, TopicRecreated
 from cdc.keyspaces import owner_of
 from cdc.log.topics import topic_ids
 from cdc.outbox import topics_of_tables
@@ -18,12 +18,13 @@ from cdc.resolve.views import resolve_views, topics_of, view_tables
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.rowstore import row_store_settings
-from operations.state.folder import followed_timelines, numbered_state_dir
+from operations.state.folder import followed_timelines, numbered_state_dir, register_of
 from operations.state.frozen import known_to, read_frozen
 from operations.state.pausing import refuse_paused
 from operations.state.shapes import positions
 from sinks.rowstore.settings import StoreSettings
 from spark.disk.made_of import as_defined, define, keep_definition, proposed
+from spark.disk.register import Stage
 from spark.disk.state import Generation, Identity
 from spark.disk.status import FlowStatus, state_of
 from spark.flow import flow_name
@@ -130,21 +131,23 @@ def open_generation(
         pipeline: the loaded file.
         catalogue: the source's tables.
         sink: whose generation.
-        number: which; it is in the register.
+        number: which.
         rebuilding: it is being filled, and nobody reads it yet.
         throttle: see ``spark.flow.Flow``.
 
     Raises:
-        StateError: another process runs it, its sink is paused, or it is bound to something else (terminal; nothing
-            was started).
+        StateError: another process runs it, its sink is paused, it was retired meanwhile, or it is bound to something
+            else (terminal; nothing was started).
         ConfigError: its views do not fit the source's tables (terminal).
     """
     folder = numbered_state_dir(pipeline)
     generation = Generation(folder, pipeline.name, sink, number)
+    there = generation.folder.exists()
     token = generation.lock()
     try:
-        # Only now: who pauses writes that down first, and then waits for the lease.
+        # Only now: who pauses or retires writes that down first, and then waits for the lease.
         refuse_paused(pipeline, [sink], "nothing is written to it")
+        _refuse_retired(register_of(pipeline, sink).stage(number), generation, there=there)
         catalogue = known_to(pipeline, generation, catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started
@@ -169,6 +172,17 @@ def open_generation(
         generation.unlock()
         raise
     return replace(build, identity=bound)
+
+
+def _refuse_retired(stage: Stage | None, generation: Generation, *, there: bool) -> None:
+    """Refuse one that was retired since whoever opens it has looked: its target would be made anew, and nobody know."""
+    if stage in (None, "retiring"):
+        if stage is None and not there:
+            generation.discard()  # its folder is of the lease alone, which has made it anew
+        raise StateError(
+            f"sink {generation.sink}: generation {generation.number} was retired meanwhile",
+            fix="`headwater generations FILE` shows those that there are",
+        )
 
 
 def _ids_now(pipeline: Pipeline, build: Opened, known: Identity | None) -> dict[str, str]:

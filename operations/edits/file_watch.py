@@ -193,7 +193,7 @@ class FileWatch:
     def _note(self) -> None:
         """Say what this process goes by; where there is no room for that, at one of the next steps: what runs needs no
         note, and whoever acts has things to tell that nobody would say again."""
-        now = this_process(self.taken, refused=self.refused, building=self._built())
+        now = this_process(self.taken, refused=self.refused, building=self._built(), only=self.only)
         self._owed = True
         with suppress(OSError, DiskFull):
             note_running(self.engine.pipeline, now)

@@ -169,7 +169,7 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Who writes to it takes it as soon as it is let go. Resumed and paused again meanwhile it is another's.
+            # Who writes to it takes it as soon as it is let go. What a person has paused meanwhile is that person's.
             found = pause_of(pipeline, sink)
             if found is not None and found.why == reason(subject):
                 resume(pipeline, sink)

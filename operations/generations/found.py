@@ -6,9 +6,8 @@ Numbers that the target knows are not given again: a fill would find somebody's 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from cdc.errors import SinkUnavailable
@@ -19,6 +18,7 @@ from operations.state.folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
+from spark.disk.lease import STOP_IT
 from spark.disk.made_of import as_defined
 from spark.disk.register import Registered
 
@@ -64,12 +64,16 @@ def judge(known: Collection[Registered], seen: int, there: Collection[int], star
 def adopt(pipeline: Pipeline, sink: str, say: Say) -> None:
     """Look, and change the register where it is older than the target; nothing is changed in the target.
 
-    A server that does not answer says nothing: whatever comes next waits for it, and looks again.
+    A server that does not answer says nothing: whatever comes next waits for it, and looks again. Nothing is changed
+    either if somebody else changes the register meanwhile.
 
     Args:
         pipeline: the loaded file.
         sink: the sink's name.
         say: told what was found, a line each.
+
+    Raises:
+        StateError: a process runs one whose state here is not that of what stands in the target (terminal).
     """
     register = register_of(pipeline, sink)
     if register.promotion() is not None:
@@ -91,9 +95,15 @@ def adopt(pipeline: Pipeline, sink: str, say: Say) -> None:
     found = judge(known, seen, there, started)
     if found is None:
         return
-    for number in found.void:
-        shutil.rmtree(register.generation(number).folder, ignore_errors=True)
-    register.adopt(found.living, found.last, found.void, found.left)
+    with ExitStack() as held:
+        void = [register.generation(number) for number in sorted(found.void)]
+        for generation in void:
+            generation.lock(STOP_IT)
+            held.callback(generation.unlock)
+        if not register.adopt(known, found.living, found.last, void, found.left):
+            return
+        for generation in void:
+            generation.discard()
     if found.living != living:
         register.generation(found.living).note_views(views)
         say(f"sink {sink}: readers see generation {found.living}, of which this state folder did not know it")

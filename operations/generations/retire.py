@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -39,9 +38,7 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     except HeadwaterError:
         generation.unlock()
         raise
-    generation.unlock()
-    if generation.folder.exists():
-        shutil.rmtree(generation.folder)
+    generation.discard()
     forget_verified(pipeline, sink, number)
     register.remove(number)
     say(f"sink {sink}: generation {number} removed")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from cdc.errors import StateError
@@ -13,7 +14,6 @@ from operations.state.accepted import living_run, runs_without
 from operations.state.alarms import forget_alarm
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from operations.state.history import HISTORY, history_folder
-from operations.state.pausing import rests
 from operations.state.verified import forget_verified
 from sinks.configure import plain_config
 from sinks.elasticsearch.standing.queries import drop_queries
@@ -55,39 +55,58 @@ def views_of_file(pipeline: Pipeline, name: str) -> list[str]:
 def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
     """Remove targets and state of all generations; nothing happens for what is not there.
 
-    The target goes first: with its state gone a sink would fill from offset 0, which must find an empty target.
-
     Raises:
         StateError: a process is running a sink, or would do so at once (nothing was removed then).
-        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+        SinkUnavailable, SinkRefused: a target's server does not answer or refuses; the same again goes on.
     """
-    _refuse_resumed(pipeline, only)
-    for name in chosen_sinks(pipeline, only):
-        folder = state_dir(pipeline) / pipeline.name / name
-        if not only and not _left(folder):
-            continue
-        register = register_of(pipeline, name)
-        # The newest first: what is interrupted then still knows the generation that readers see.
-        for entry in reversed(register.entries()):
-            generation = register.generation(entry.number)
-            generation.lock(STOP_IT)
-            try:
-                drop_generation(as_defined(pipeline, generation), name, generation)
-            finally:
-                generation.unlock()
-        if isinstance(pipeline.sinks[name], SearchSink) and (views := views_of_file(pipeline, name)):
-            drop_queries(plain_config(pipeline, name, 1, views))
-        forget_verified(pipeline, name)
-        forget_alarm(pipeline, name)
-        for path in _left(folder):
+    with ExitStack() as held:
+        # All of them before anything is removed, and until nothing is left: nobody takes one whose target is gone.
+        dropped: dict[str, list[Generation]] = {}
+        for name in chosen_sinks(pipeline, only):
+            if only or _left(state_dir(pipeline) / pipeline.name / name):
+                register = register_of(pipeline, name)
+                dropped[name] = [register.generation(entry.number) for entry in register.entries()]
+                for generation in dropped[name]:
+                    generation.lock(STOP_IT)
+                    held.callback(generation.unlock)
+        _refuse_resumed(pipeline, dropped)
+        for name, generations in dropped.items():
+            _drop_sink(pipeline, name, generations)
+
+
+def _drop_sink(pipeline: Pipeline, name: str, generations: Sequence[Generation]) -> None:
+    """Remove a sink's targets and state; its generations are held.
+
+    The targets go first: with its state gone a sink would fill from offset 0, which must find an empty target.
+    """
+    register = register_of(pipeline, name)
+    # What is interrupted then still knows the generation that readers see, and keeps none up to date that is half gone.
+    for generation in sorted(generations, key=lambda one: (register.stage(one.number) == "living", -one.number)):
+        if register.stage(generation.number) not in ("living", "retiring"):
+            register.move(generation.number, "retiring")
+        drop_generation(as_defined(pipeline, generation), name, generation)
+    if isinstance(pipeline.sinks[name], SearchSink) and (views := views_of_file(pipeline, name)):
+        drop_queries(plain_config(pipeline, name, 1, views))
+    forget_verified(pipeline, name)
+    forget_alarm(pipeline, name)
+    # The register before the leases, so that nobody goes by it; before that the places in the log, which a generation
+    # of the same number would go on from if this was killed in between.
+    for generation in generations:
+        generation.clear()
+    folder, kept = state_dir(pipeline) / pipeline.name / name, {one.folder for one in generations}
+    for path in _left(folder):
+        if path not in kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if not history_folder(pipeline, name).exists():
+    for generation in generations:
+        generation.discard()
+    if not history_folder(pipeline, name).exists():
+        with suppress(OSError):  # a `run` that was started just now fills it anew
             folder.rmdir()
 
 
-def _refuse_resumed(pipeline: Pipeline, only: Sequence[str]) -> None:
-    """Refuse paused sinks that a `run` would take up as soon as the note of their pause is gone with all the rest: it
-    would fill anew what was to be removed, perhaps while that is still being removed.
+def _refuse_resumed(pipeline: Pipeline, sinks: Collection[str]) -> None:
+    """Refuse sinks that a `run` has in its file and does not hold: paused ones, and those that it could not open and
+    tries again. It would fill anew what was to be removed.
 
     Raises:
         StateError: there is one (terminal).
@@ -95,12 +114,13 @@ def _refuse_resumed(pipeline: Pipeline, only: Sequence[str]) -> None:
     running = living_run(pipeline)
     if running is None:
         return
-    back = [name for name in chosen_sinks(pipeline, only) if rests(pipeline, name) and not runs_without(pipeline, name)]
+    back = [name for name in sinks if not runs_without(pipeline, name) and name in (running.only or sinks)]
     if back:
         file, names = pipeline.file or "FILE", ", ".join(back)
         raise StateError(
-            f"sink {names} is paused, and `headwater run` (process {running.pid}) has it in its file",
-            means="it would be filled anew at once, for its pause would be gone as well; nothing was removed",
+            f"`headwater run` (process {running.pid}) has sink {names} in its file, and does not run it just now",
+            means="it would be filled anew at once, for a pause, or what it is refused for, would be gone as well; "
+            "nothing was removed",
             fix=f"take it out of the file, `headwater apply {file}`, then this again with the old file; or end that "
             "`run` before",
         )

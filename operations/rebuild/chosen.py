@@ -72,6 +72,18 @@ class Chosen:
         Raises:
             StateError: one is filled already and waits for a person, or is being filled (terminal).
         """
+        while (begun := self._begun()) is None:
+            try:
+                return self.registry.create(self._what_for(), own=self.own)
+            except StateError:
+                if self.registry.newest("ready", "filling") is None:
+                    raise
+                # Somebody has begun one since the look: it is judged as any other.
+        return begun
+
+    def _begun(self) -> Registered | None:
+        """One whose rebuild was cut, and that can be gone on with; None once none is in the way of a new one. Raises as
+        ``to_fill``."""
         if (ready := self._unless_lost(self.registry.newest("ready"))) is not None:
             raise self._waits(ready)
         if (begun := self._unless_lost(self.registry.newest("filling"))) is not None:
@@ -84,7 +96,7 @@ class Chosen:
                 raise StateError(f"sink {self.sink}: {of}, and is being filled", fix="end that rebuild, or wait for it")
             self.say(f"{of}: it is given up")
             retire(self.pipeline, self.sink, begun.number, self.say)
-        return self.registry.create(self._what_for(), own=self.own)
+        return None
 
     def _what_for(self) -> str:
         """Why another one is made, for people who look at the sink's generations."""

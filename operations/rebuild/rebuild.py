@@ -202,9 +202,10 @@ class Rebuild:
 
     def _refuse_retired(self, number: int) -> None:
         """Who removes it waits for its lease: to fill it to its end would be for nothing, and in his way."""
-        if any(one.number == number and one.stage == "retiring" for one in self.registry.entries()):
+        if (stage := self.registry.stage(number)) in (None, "retiring"):
+            so = "was removed" if stage is None else "is being removed while it is filled"
             raise StateError(
-                f"sink {self.sink}: generation {number} is being removed while it is filled",
+                f"sink {self.sink}: generation {number} {so}",
                 means="somebody has retired it, or `run` has, because a table was altered; readers see nothing of it",
                 fix=f"`{self._again}` fills another one, unless `run` does so by itself (`headwater generations`)",
             )

@@ -65,7 +65,11 @@ class Refusals:
 
     def add(self, sink: str, number: int, error: HeadwaterError) -> bool:
         """Note that a generation can't be run; returns whether that is news."""
-        generation = register_of(self.pipeline, sink).generation(number)
+        register = register_of(self.pipeline, sink)
+        generation = register.generation(number)
+        if register.stage(number) in (None, "retiring"):  # since whoever tries it has looked: nothing is to be mended
+            self._of[sink, number] = _Refusal(error, str(error), False, FIRST_PAUSE, time.monotonic() + FIRST_PAUSE)
+            return False
         busy = generation.lease.busy()
         reason = explained(self.pipeline, sink, number, error)
         before = self._of.get((sink, number))

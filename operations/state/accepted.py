@@ -54,6 +54,7 @@ class Running:
         pid, started, host: the process (``spark.disk.process.signature``).
         refused: of a file that was applied and not taken up: ``digest``, ``at`` and ``reason``; None if there is none.
         building: sinks whose next generation it builds.
+        only: the sinks of its file that it was asked for; none for all.
     """
 
     taken: Text
@@ -62,6 +63,7 @@ class Running:
     refused: Mapping[str, Any] | None = None
     building: tuple[str, ...] = ()
     host: str = ""
+    only: tuple[str, ...] = ()
 
     def alive(self, pipeline: Pipeline) -> bool | None:
         """Whether that process is there; None for one on another machine that nobody can see from here.
@@ -121,7 +123,8 @@ def read_running(pipeline: Pipeline) -> Running | None:
     """What the newest process of `run` has said, whether it is alive or not; None if there is nothing to read."""
     try:
         note = json.loads(_running_path(pipeline).read_text())
-        return Running(**{**note, "taken": Text(**note["taken"]), "building": tuple(note["building"])})
+        lists = {name: tuple(note.get(name, ())) for name in ("building", "only")}
+        return Running(**{**note, "taken": Text(**note["taken"]), **lists})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 

@@ -161,25 +161,40 @@ def pause(pipeline: Pipeline, sink: str, why: str | None, say: Say) -> tuple[Pau
     """Pause a sink, and wait until whoever writes to it has let go. Idempotent.
 
     Returns:
-        the pause, and whether it is a new one: one that stands goes on as it was begun.
+        the pause, and whether it is a new one: one that stands goes on as it was begun, but for an erasure's, which
+        ends with the erasure: a person's takes its place.
 
     Raises:
         ConfigError: there is no such sink (terminal).
-        StateError: a process has not let go within a minute; the note stays, so that the same again waits for it.
+        StateError: a process has not let go within a minute; the note stays, so that the same again waits for it. Or
+            somebody has resumed the sink meanwhile.
     """
     chosen_sinks(pipeline, [sink])
     try:
         known = paused(pipeline, sink)
     except StateError:
         known = None
-    now = known or Pause(time.time(), f"{_user()}@{socket.gethostname()}", why)
-    if known is None:
+    now = Pause(time.time(), f"{_user()}@{socket.gethostname()}", why)
+    new = known is None or _ends_before(known, now)
+    if new:
         numbered_state_dir(pipeline)
         path = _path(pipeline, sink)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(asdict(now)))
     _wait_for_holders(pipeline, sink, say)
-    return now, known is None
+    stands = pause_of(pipeline, sink)
+    if stands is None or _ends_before(stands, now):  # an erasure may have looked at the note just before it was written
+        raise StateError(
+            f"sink {sink} is not paused: it was resumed, or an erasure has begun with it, while it was waited for",
+            means="it may be written to",
+            fix="`headwater pause` again, if it is still to be left alone",
+        )
+    return stands, new
+
+
+def _ends_before(known: Pause, now: Pause) -> bool:
+    """Whether a pause is an erasure's, which would end with that under a person who wants another one."""
+    return known.erasing and not now.erasing
 
 
 def resume(pipeline: Pipeline, sink: str) -> Pause | None:

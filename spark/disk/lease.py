@@ -11,10 +11,11 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
+import shutil
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -29,6 +30,8 @@ from spark.disk.process import host_name, is_gone, is_me, is_namesake, signature
 RENEW_SECONDS = 3.0
 EXPIRES_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
+# A lease's own files. The last one is removed last: who sees it no more has nothing to wait for.
+_FILES = ("lease.json", "life", "lock")
 # A lease's folder -> what was said there in a moment that was still to come, and since when this process has seen that
 # it says so (monotonic).
 _ahead: dict[Path, tuple[Holder, float]] = {}
@@ -222,27 +225,68 @@ class Lease:
 
     def release(self) -> None:
         """Give the lease back; the token stays, so that the next one is higher. Idempotent."""
-        if self._thread is None:
-            return
-        self._stop.set()
-        self._thread.join(timeout=RENEW_SECONDS)
-        self._thread = None
-        if self._life is not None:
-            self._life.close()
-        if not self.folder.exists():
+        if not self._ended() or not self.folder.exists():
             return
         with self._alone():
             known = self.holder()
             if known is not None and known.token == self.token:
                 self._write(replace(known, pid=0))
 
+    def clear(self) -> None:
+        """Remove all that is in the folder but the lease, which goes on.
+
+        Raises:
+            Fenced: another process has taken over; nothing was removed (terminal).
+        """
+        self.check()
+        for path in self.folder.iterdir():
+            if path.name not in _FILES:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def discard(self) -> None:
+        """Give the lease back with its folder and all that is in it: nobody takes it before that is gone.
+
+        Raises:
+            Fenced: another process has taken over; nothing was removed (terminal).
+        """
+        self._ended()
+        with self._alone():
+            known = self.holder()
+            self._lost = known is not None and known.token != self.token
+            if not self._lost:
+                self.clear()
+                for name in _FILES:
+                    (self.folder / name).unlink(missing_ok=True)
+                with suppress(OSError):  # who has come in this moment has made the folder his own
+                    self.folder.rmdir()
+        self.check()
+
+    def _ended(self) -> bool:
+        """Renew it no more; whether it was renewed until now."""
+        if self._thread is None:
+            return False
+        self._stop.set()
+        self._thread.join(timeout=RENEW_SECONDS)
+        self._thread = None
+        if self._life is not None:
+            self._life.close()
+        return True
+
     def _write(self, holder: Holder) -> None:
         write_somehow(self.folder / "lease.json", json.dumps(asdict(holder)))
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Held for the moment of reading and writing the file, by nobody for longer."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("a") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+    def _alone(self) -> IO[str]:
+        """A lock that is held for the moment of reading and writing the file, by nobody for longer; closed at its end.
+
+        Who has waited while the folder was discarded has locked a file that nobody else finds any more.
+        """
+        path = self.folder / "lock"
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                handle = path.open("a")
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(path.stat(), os.fstat(handle.fileno())):
+                        return handle
+                handle.close()

@@ -96,6 +96,10 @@ class Register:
         there = ", ".join(str(entry.number) for entry in self.entries())
         raise StateError(f"sink {self.sink} has no generation {number}", fix=f"it has {there}: `headwater generations`")
 
+    def stage(self, number: int) -> Stage | None:
+        """The stage of a generation; None if there is none of that number (any more)."""
+        return next((entry.stage for entry in self.entries() if entry.number == number), None)
+
     def living(self) -> int:
         """The number of the one that readers see.
 
@@ -135,8 +139,18 @@ class Register:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def create(self, why: str, *, own: bool = False) -> Registered:
-        """A new generation, to be filled; ``own``: by `run`, which nobody has asked for it."""
+        """A new generation, to be filled.
+
+        Args:
+            why: for what it is made, in words.
+            own: by `run`, which nobody has asked for it.
+
+        Raises:
+            StateError: one is there that no reader has seen: somebody has begun it since the caller has looked.
+        """
         with self._changed() as register:
+            if unseen := [entry["number"] for entry in register["generations"] if Registered(**entry).unseen]:
+                raise StateError(f"sink {self.sink}: generation {unseen[-1]} was begun meanwhile; one at a time")
             number = int(register["last"]) + 1
             entry = Registered(number, "filling", time.time(), why, own=own)
             register["last"] = number
@@ -300,24 +314,44 @@ class Register:
         """The highest number that was ever given, as far as is known here."""
         return int(self._read()["last"])
 
-    def adopt(self, living: int, last: int, void: Collection[int], left: Collection[int]) -> None:
+    def adopt(
+        self,
+        known: Collection[Registered],
+        living: int,
+        last: int,
+        void: Collection[Generation] = (),
+        left: Collection[int] = (),
+    ) -> bool:
         """Take over what the target shows (operations/generations/found.py); the one that was living is a previous one.
 
         Args:
+            known: the entries that it was judged by.
             living: the generation that readers see.
             last: the highest number that is known to be used.
-            void: generations to be forgotten.
+            void: generations to be forgotten, with what they keep; the caller holds them.
             left: generations to be removed by ``retire``, which the register did not know.
+
+        Returns:
+            whether it was done: not if the register has changed since, or readers are being sent somewhere.
+
+        Raises:
+            Fenced: another process has taken over one of the void ones; the register is as it was (terminal).
         """
         found = Registered(living, "living", time.time(), "readers see it")
         with self._changed() as register:
             entries = [Registered(**entry) for entry in register["generations"]]
-            kept = {entry.number: entry for entry in entries if entry.number not in void}
+            if entries != list(known) or register.get("promoting"):
+                return False
+            for generation in void:  # before the register says that readers see it: nobody is to go on with that
+                generation.clear()
+            numbers = {generation.number for generation in void}
+            kept = {entry.number: entry for entry in entries if entry.number not in numbers}
             kept = {n: replace(e, stage="previous") if e.stage == "living" else e for n, e in kept.items()}
             kept[living] = replace(kept.get(living, found), stage="living")
             kept |= {number: Registered(number, "retiring", 0.0, "left of a state that is gone") for number in left}
             register["generations"] = [asdict(kept[number]) for number in sorted(kept)]
             register["last"] = max(int(register["last"]), last)
+        return True
 
     def _unended(self, begun: Promotion, so: str) -> StateError:
         return StateError(

@@ -252,6 +252,22 @@ class Generation:
         """Give the generation back."""
         self.lease.release()
 
+    def clear(self) -> None:
+        """Remove what one that this process holds has kept: whoever takes it then begins with nothing.
+
+        Raises:
+            Fenced: another process has taken over; nothing was removed (terminal).
+        """
+        self.lease.clear()
+
+    def discard(self) -> None:
+        """Remove the folder of one that this process holds: nobody can take it meanwhile.
+
+        Raises:
+            Fenced: another process has taken over; nothing was removed (terminal).
+        """
+        self.lease.discard()
+
 
 def _has_written(flow: Path) -> bool:
     # What a killed writer has left of a file that it replaced (spark/disk/files.py) was not written yet.

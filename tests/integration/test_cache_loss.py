@@ -23,6 +23,7 @@ from operations.status.sinks import _sink
 from sinks.configure import plain_config
 from sinks.contract import Item
 from sinks.factory import open_sink
+from tests.support.begun_beside import begun_beside
 from tests.support.losing import engine_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
@@ -45,7 +46,7 @@ def fill(
 ) -> None:
     """In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails."""
     register = register_of(pipeline, "cache")
-    number = register.create("lost").number
+    number = begun_beside(register, "lost").number  # also beside one that was killed
     generation = register.generation(number)
     generation.note_views(["order", "card"])
     sink = open_sink({**plain_config(pipeline, "cache", number, ["order", "card"]), "token": number})

@@ -21,6 +21,7 @@ from operations.status.generations import generations_report
 from sinks.configure import plain_config
 from sinks.factory import open_sink
 from spark.disk.made_of import define
+from tests.support.begun_beside import begun_beside
 from tests.support.servers import servers
 from tests.support.source import eventually
 
@@ -55,7 +56,7 @@ class Out:
         pipeline = self.pipeline(views)
         register = register_of(pipeline, "out")
         if number > 1:
-            assert register.create("test").number == number
+            assert begun_beside(register).number == number
             register.move(number, "ready")
         generation = register.generation(number)
         define(generation, pipeline, [])

@@ -371,6 +371,62 @@ def test_nothing_is_changed_while_nobody_answers_or_readers_are_on_their_way(
     assert stages(pipeline) == {1: "living", 2: "ready"}
 
 
+def second_is_filled(pipeline: Pipeline, target: type[Target]) -> None:
+    """Readers see generation 2, which the register has as being filled."""
+    register = register_of(pipeline, "cache")
+    register.create("x")
+    for number in (1, 2):
+        (register.generation(number).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    target.seen, target.numbers = 2, frozenset((1, 2))
+
+
+@pytest.mark.parametrize("then", ["is promoted", "is being promoted"])
+def test_what_another_process_promotes_meanwhile_keeps_its_state(
+    target: type[Target], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """The look had it as being filled: the checkpoints of the generation that readers see by now were removed."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    second_is_filled(pipeline, target)
+    register, judge = register_of(pipeline, "cache"), module.judge
+
+    def meanwhile(*looked: Any) -> Any:
+        register.move(2, "ready")
+        register.begin_promotion(2, 1)
+        if then == "is promoted":
+            register.promote(2)
+        return judge(*looked)
+
+    monkeypatch.setattr(module, "judge", meanwhile)
+    adopt(pipeline, "cache", lambda _line: None)
+    assert stages(pipeline) == ({1: "previous", 2: "living"} if then == "is promoted" else {1: "living", 2: "ready"})
+    assert register.generation(2).started and not register.generation(2).lease.busy()
+
+
+def test_a_promotion_that_began_after_the_look_is_left_to_who_has_begun_it(
+    target: type[Target], tmp_path: Path
+) -> None:
+    """Entries are the same until it ends."""
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    second_is_filled(pipeline, target)
+    register = register_of(pipeline, "cache")
+    register.move(2, "ready")
+    known = register.entries()
+    register.begin_promotion(2, 1)
+    assert not register.adopt(known, 2, 2)
+    assert stages(pipeline) == {1: "living", 2: "ready"} and register.promotion() is not None
+
+
+def test_what_another_process_runs_keeps_its_state(target: type[Target], tmp_path: Path) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    second_is_filled(pipeline, target)
+    generation = register_of(pipeline, "cache").generation(2)
+    generation.lock()
+    with pytest.raises(StateError, match="generation 2 is already run by process"):
+        adopt(pipeline, "cache", lambda _line: None)
+    generation.unlock()
+    assert stages(pipeline) == {1: "living", 2: "filling"} and generation.started
+
+
 def test_readers_are_not_sent_to_a_generation_whose_state_was_lost(tmp_path: Path) -> None:
     pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
     register = register_of(pipeline, "cache")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +16,8 @@ from operations.erase.eraser import Eraser, Options
 from operations.erase.log import InLog
 from operations.erase.readers import Build
 from operations.erase.subject import Subject
+from operations.state import pausing
+from operations.state.folder import register_of
 from operations.state.pausing import pause, paused, resume
 from tests.support.erase_cases import PERSONS, build, pipeline, subject
 
@@ -48,6 +52,66 @@ def test_its_own_pause_ends_with_it_and_another_one_of_meanwhile_does_not(row: S
         resume(row.pipeline, "cache")
         pause(row.pipeline, "cache", WHY, print)
     assert why(row) == WHY
+
+
+def holding(row: Subject, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """There is something that the erasure holds, for which a pause waits so long."""
+    monkeypatch.setattr(pausing, "LET_GO_SECONDS", seconds)
+    register_of(row.pipeline, "cache").generation(1).folder.mkdir(parents=True, exist_ok=True)
+
+
+def test_a_person_who_pauses_while_it_works_is_not_told_of_its_own_pause(
+    row: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "already paused … nothing is written to it", by the erasure, which resumed the sink a moment later."""
+    holding(row, monkeypatch, 10.0)
+    waits, found = threading.Event(), list[Any]()
+    person = threading.Thread(
+        target=lambda: found.append(pause(row.pipeline, "cache", WHY, lambda _line: waits.set())), daemon=True
+    )
+    with warehouse._alone(row, "cache"):
+        person.start()
+        assert waits.wait(10)
+    person.join(20)
+    [(made, new)] = found
+    assert new and made.why == WHY and paused(row.pipeline, "cache") == made
+
+
+def test_a_person_who_gives_up_waiting_for_it_has_paused_the_sink(
+    row: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding(row, monkeypatch, 0.3)
+    with warehouse._alone(row, "cache"), pytest.raises(StateError, match="is paused, but generation 1 is still held"):
+        pause(row.pipeline, "cache", WHY, print)
+    assert why(row) == WHY
+
+
+def test_what_a_person_pauses_that_a_killed_one_has_left_paused_is_not_resumed_by_the_same_again(
+    row: Subject, tmp_path: Path
+) -> None:
+    pause(row.pipeline, "cache", warehouse.reason(row), print)
+    assert pause(row.pipeline, "cache", WHY, print)[1]
+    with pytest.raises(StateError, match="is paused"):
+        warehouse.go_on(row, [build(tmp_path, View.identity(PERSONS, "person"))])
+    assert why(row) == WHY
+
+
+@pytest.mark.parametrize("then", ["resumed", "paused by an erasure"])
+def test_a_pause_that_was_taken_back_while_it_waited_is_told(
+    row: Subject, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """An erasure that ends may have looked at the note just before the person's was written."""
+    note = pausing._path(row.pipeline, "cache")
+
+    def meanwhile(*_: Any) -> None:
+        if then == "resumed":
+            note.unlink()
+        else:
+            note.write_text(json.dumps({"since": 1.0, "by": "ann@host", "why": warehouse.reason(row)}))
+
+    monkeypatch.setattr(pausing, "_wait_for_holders", meanwhile)
+    with pytest.raises(StateError, match="sink cache is not paused"):
+        pause(row.pipeline, "cache", WHY, print)
 
 
 def test_a_cache_that_is_paused_is_refused_before_anything_is_erased(row: Subject, tmp_path: Path) -> None:

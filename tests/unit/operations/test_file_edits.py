@@ -36,6 +36,7 @@ from spark.disk.files import disk_full
 from spark.disk.made_of import define
 from spark.disk.register import Stage
 from tests.support.apart import Child
+from tests.support.begun_beside import begun_beside
 from tests.support.promoted import promoted
 
 FILE = """\
@@ -381,7 +382,7 @@ def begun(files: Files, stage: Stage, *, own: bool = True, column: str = "title"
     """A generation of a file that has this column, in a stage."""
     pipeline = files.load(column=column)
     register = register_of(pipeline, "cache")
-    number = register.create("views.v.columns changed", own=own).number
+    number = begun_beside(register, "views.v.columns changed", own=own).number
     generation = register.generation(number)
     (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
     define(generation, pipeline, [])
@@ -454,7 +455,7 @@ def test_what_was_begun_for_a_file_that_named_tables_goes_once_all_are_wanted_ag
     define(narrow, few, [])
     assert left_behind(every, "other", idle=False) == [narrow.number]
     assert left_behind(few, "other", idle=False) == []
-    wide = register.generation(register.create("a table was altered", own=True).number)
+    wide = register.generation(begun_beside(register, "a table was altered", own=True).number)
     (wide.flow_folder("main") / "checkpoint").mkdir(parents=True)
     define(wide, every, ["public.t", "public.w"])
     assert left_behind(every, "other", idle=False) == [narrow.number]

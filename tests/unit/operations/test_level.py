@@ -21,6 +21,7 @@ from spark.disk.promotion import Promotion
 from spark.disk.register import Register
 from spark.disk.state import Generation, Identity
 from spark.disk.status import FlowStatus
+from tests.support.begun_beside import begun_beside
 
 
 def applied(register: Register, number: int, flow: str, offset: int | None, state: str = "running") -> None:
@@ -133,7 +134,7 @@ def test_one_that_was_begun_before_the_clock_was_put_back_is_under_way(
     """Nobody saw it: what readers of moved views see could be removed, and a second promotion began over the first."""
     register = Register(tmp_path, "shop", "search")
     for _ in range(2):
-        register.move(register.create("test").number, "ready")
+        register.move(begun_beside(register).number, "ready")
     with monkeypatch.context() as patch:
         patch.setattr("spark.disk.register.time", SimpleNamespace(time=lambda: time.time() + ahead))
         register.begin_promotion(2, 1)
@@ -155,7 +156,7 @@ def test_one_that_was_begun_before_the_clock_was_put_back_is_under_way(
 def test_what_was_cut_is_finished_or_taken_back_and_nothing_else(tmp_path: Path) -> None:
     register = Register(tmp_path, "shop", "search")
     for _ in range(2):
-        register.move(register.create("test").number, "ready")
+        register.move(begun_beside(register).number, "ready")
     register.begin_promotion(2, 1)
     assert register.promotion() == Promotion(2, 1, moving=False)
     register.begin_promotion(3, 1)  # nobody was moved: another one may begin

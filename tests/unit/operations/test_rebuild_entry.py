@@ -23,6 +23,7 @@ from operations.rebuild.rebuild import Rebuild
 from operations.state.folder import register_of
 from operations.state.verified import note_verified
 from spark.disk.made_of import define
+from tests.support.begun_beside import begun_beside
 
 TEXT = """\
 version: 1
@@ -366,6 +367,55 @@ def test_one_that_is_being_removed_is_filled_no_further(tmp_path: Path) -> None:
     with pytest.raises(
         StateError, match=r"is being removed while it is filled.*\n.*\n.*rebuild shop\.yaml cache` fills"
     ):
+        rebuild._refuse_retired(2)
+
+
+@pytest.mark.parametrize("other", ["filling", "ready"])
+def test_one_that_another_process_begins_meanwhile_is_not_begun_twice(
+    tmp_path: Path, retired: list[int], monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Both had looked, and each filled one of its own: hours of work and twice the space."""
+    made, looked, what_for = pipeline(tmp_path), list[str](), Chosen._what_for
+
+    def meanwhile(self: Chosen) -> str:
+        if not looked:
+            looked.append("once")
+            begun(made)
+            if other == "ready":
+                self.registry.move(2, "ready")
+            else:
+                self.registry.generation(2).lock()
+        return what_for(self)
+
+    monkeypatch.setattr(Chosen, "_what_for", meanwhile)
+    told = "is being filled already, by process" if other == "filling" else "is ready and waits to be promoted"
+    with pytest.raises(StateError, match=f"generation 2 {told}"):
+        entry(made)
+    register = register_of(made, "cache")
+    assert [one.number for one in register.entries()] == [1, 2] and retired == []
+    register.generation(2).lease.release()
+
+
+def test_what_two_have_begun_is_gone_on_with_or_given_up_one_after_the_other(
+    tmp_path: Path, retired: list[int]
+) -> None:
+    """As an older Headwater has left it."""
+    made = pipeline(tmp_path, "id, n")
+    begun(pipeline(tmp_path))
+    register = register_of(made, "cache")
+    generation = register.generation(begun_beside(register).number)
+    generation.folder.mkdir()
+    define(generation, pipeline(tmp_path), ["public.orders"])
+    generation.note_views(["order", "card"])
+    assert entry(made) == 4 and retired == [3, 2]
+
+
+def test_one_that_was_removed_before_it_was_opened_is_not_filled(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    begun(made)
+    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    register_of(made, "cache").remove(2)
+    with pytest.raises(StateError, match=r"generation 2 was removed\n"):
         rebuild._refuse_retired(2)
 
 

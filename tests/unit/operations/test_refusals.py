@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -88,6 +89,50 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     yield made
     for one in made:
         one.close()
+
+
+def retired_as_it_opens(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Readers see generation 1 of the cache, and 2 is retired while 1 is opened; the folder that 2 had."""
+    register, open_one = register_of(pipeline, "cache"), build.open_generation
+    make(pipeline, "cache", 1, "living")
+    make(pipeline, "cache", 2, "ready")
+
+    def slow(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Any:
+        if (sink, number) == ("cache", 1):
+            shutil.rmtree(register.generation(2).folder)
+            register.remove(2)
+        return open_one(pipeline, catalogue, sink, number)
+
+    monkeypatch.setattr(engine, "open_generation", slow)
+    return register.generation(2).folder
+
+
+def test_one_that_was_retired_since_the_register_was_read_is_not_begun_anew(
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was filled from offset 0, into a target that nothing of ours knew any more: neither `drop` nor `erase`."""
+    folder = retired_as_it_opens(pipeline, monkeypatch)
+    run = open_all(pipeline, WHOLE, opened)
+    assert ("cache", 2) not in {(one.sink, one.number) for one in run.builds} and not folder.exists()
+
+
+def test_a_run_at_work_goes_on_without_one_that_was_retired_as_it_was_taken_up(
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_all(pipeline, WHOLE, opened)
+    folder = retired_as_it_opens(pipeline, monkeypatch)
+    run._let_go(next(one for one in run.builds if one.sink == "cache"))
+    assert run.follow() == ["cache, generation 1: kept up to date from now on"]
+    assert not folder.exists() and run.follow() == [] and not run.refused.lines
+
+
+def test_one_that_is_being_retired_is_not_opened_and_keeps_what_it_has(pipeline: Pipeline, opened: list[Any]) -> None:
+    make(pipeline, "cache", 2, "ready")
+    register = register_of(pipeline, "cache")
+    register.begin_retiring(2)
+    with pytest.raises(StateError, match="generation 2 was retired meanwhile"):
+        build.open_generation(pipeline, WHOLE, "cache", 2)
+    assert register.generation(2).started and not register.generation(2).lease.busy()
 
 
 def open_all(pipeline: Pipeline, catalogue: Catalogue, opened: list[Any]) -> engine.Engine:

@@ -1,12 +1,16 @@
 """The generation's folder: identity, lock, and a checkpoint looked over before Spark sees it."""
 
 import json
+import os
+import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cdc.errors import StateError
+from cdc.errors import Fenced, StateError
 from spark.disk.applied import applied_offsets, forget_applied
 from spark.disk.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
 from spark.disk.filling import FillState, save, write_live
@@ -114,6 +118,47 @@ def test_only_one_process_may_hold_a_generation(tmp_path: Path) -> None:
         second.lock()
     first.unlock()
     second.lock()
+    second.unlock()
+
+
+def test_who_waited_while_a_folder_was_discarded_has_the_lock_that_others_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His was of a file that was gone: a third could have taken the lease beside him."""
+    first, second, locked = Generation(tmp_path, "shop", "search"), Generation(tmp_path, "shop", "search"), list[Any]()
+    first.lock()
+    (first.folder / "main").mkdir()
+    waiting = threading.Thread(target=lambda: locked.append(second.lease._alone()), daemon=True)
+    gone, remove = list[Path](), shutil.rmtree
+
+    def removed(path: Path) -> None:
+        waiting.start()
+        waiting.join(0.2)
+        assert not locked, "nobody takes it while it is being removed"
+        gone.append(path)
+        remove(path)
+
+    monkeypatch.setattr("spark.disk.lease.shutil.rmtree", removed)
+    first.discard()
+    waiting.join(10)
+    assert gone == [first.folder / "main"] and not gone[0].exists()
+    with locked[0] as lock:
+        assert os.path.samestat(os.fstat(lock.fileno()), (second.folder / "lock").stat())
+    second.lock()
+    second.discard()
+    assert not second.folder.exists()
+
+
+def test_what_another_has_taken_over_is_not_discarded(tmp_path: Path) -> None:
+    first, second = (Generation(tmp_path, "shop", "search") for _ in range(2))
+    first.lock()
+    holder = first.lease.holder()
+    assert holder is not None
+    first.lease._write(replace(holder, pid=0))  # as good as silent for longer than a lease lasts
+    second.lock()
+    with pytest.raises(Fenced):
+        first.discard()
+    assert second.lease.busy()
     second.unlock()
 
 

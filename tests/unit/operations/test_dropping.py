@@ -1,0 +1,142 @@
+"""What `drop` removes of sinks, and what it leaves alone: all of it or nothing, and nobody comes in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import SinkUnavailable, StateError
+from cdc.pipeline import Pipeline, load
+from operations.generations import targets
+from operations.generations.targets import drop_sink_state
+from operations.state.accepted import note_running, text_of, this_process
+from operations.state.folder import register_of
+from spark.disk.state import Generation
+from tests.support.begun_beside import begun_beside
+from tests.support.promoted import promoted
+
+FILE = """\
+version: 1
+name: p
+source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
+kafka: {{bootstrap: "127.0.0.1:1"}}
+connect: {{url: "http://127.0.0.1:1"}}
+views: {{v: {{root: t}}}}
+sinks:
+  cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}
+  other: {{type: redis, url: "redis://127.0.0.1:1", view: v, key_prefix: "o:"}}
+engine: {{state_dir: {folder}}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FILE.format(folder=tmp_path / "state"))
+    return path
+
+
+@pytest.fixture
+def pipeline(file: Path) -> Pipeline:
+    """Each sink has begun, and of the cache readers see generation 1, 2 and 3 are beside it."""
+    made = load(file)
+    for sink, numbers in (("cache", (1, 2, 3)), ("other", (1,))):
+        register = register_of(made, sink)
+        for number in numbers:
+            if number > 1:
+                register.move(begun_beside(register).number, "ready")
+            (register.generation(number).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Generations whose targets went."""
+    gone: list[tuple[str, int]] = []
+    monkeypatch.setattr(targets, "drop_generation", lambda _pipeline, sink, one: gone.append((sink, one.number)))
+    return gone
+
+
+def stages(pipeline: Pipeline) -> dict[int, str]:
+    return {entry.number: entry.stage for entry in register_of(pipeline, "cache").entries()}
+
+
+@pytest.mark.parametrize("held", [("other", 1), ("cache", 1)])
+def test_nothing_is_removed_where_one_of_them_is_run(
+    pipeline: Pipeline, dropped: list[tuple[str, int]], held: tuple[str, int]
+) -> None:
+    """What came before it in the file, or was newer, was gone by then, and nobody was told."""
+    generation = register_of(pipeline, held[0]).generation(held[1])
+    generation.lock()
+    with pytest.raises(StateError, match="already run by process"):
+        drop_sink_state(pipeline)
+    generation.unlock()
+    assert dropped == [] and stages(pipeline) == {1: "living", 2: "ready", 3: "ready"}
+    assert not any(register_of(pipeline, "cache").generation(number).lease.busy() for number in (1, 2, 3))
+    drop_sink_state(pipeline)
+    assert [one for one in dropped if one[0] == "cache"] == [("cache", 3), ("cache", 2), ("cache", 1)]
+    assert not register_of(pipeline, "cache").folder.exists() and not register_of(pipeline, "other").folder.exists()
+
+
+def test_nobody_takes_one_before_the_last_of_the_sink_is_gone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `run` took a generation whose target was gone, and its folder was removed under it."""
+    register, busy = register_of(pipeline, "cache"), list[list[bool]]()
+
+    def look(*_: object) -> None:
+        busy.append([register.generation(number).lease.busy() for number in (1, 2, 3)])
+
+    monkeypatch.setattr(targets, "drop_generation", look)
+    clear, discard = Generation.clear, Generation.discard
+
+    def cleared(self: Generation) -> None:
+        look()
+        clear(self)
+        assert not self.started
+
+    def discarded(self: Generation) -> None:
+        assert not (register.folder / "generations.json").exists(), "who takes it then would go by the register"
+        assert self.lease.busy()
+        discard(self)
+
+    monkeypatch.setattr(Generation, "clear", cleared)
+    monkeypatch.setattr(Generation, "discard", discarded)
+    drop_sink_state(pipeline, ["cache"])
+    assert busy == [[True] * 3] * 6 and not register.folder.exists()
+
+
+def test_one_that_is_cut_short_keeps_what_readers_see_and_none_whose_target_is_gone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a rollback the newest is not the one that readers see; those that were gone stood as ready, for `run`."""
+    register = register_of(pipeline, "cache")
+    promoted(register, 2)
+    away = {1}
+
+    def drop(_pipeline: Pipeline, _sink: str, one: Generation) -> None:
+        if one.number in away:
+            raise SinkUnavailable("away")
+
+    monkeypatch.setattr(targets, "drop_generation", drop)
+    with pytest.raises(SinkUnavailable):
+        drop_sink_state(pipeline, ["cache"])
+    assert stages(pipeline) == {1: "retiring", 2: "living", 3: "retiring"} and register.kept() == [2]
+    away.clear()
+    drop_sink_state(pipeline, ["cache"])
+    assert not register.folder.exists()
+
+
+def test_one_that_a_run_tries_to_open_again_and_again_is_not_dropped_under_it(
+    pipeline: Pipeline, file: Path, dropped: list[tuple[str, int]]
+) -> None:
+    """Nobody held it, so it was removed, and filled anew half a minute later."""
+    register_of(pipeline, "cache").generation(1).refuse("its target is gone")
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    with pytest.raises(StateError, match=r"has sink cache in its file, and does not run it(.|\n)*nothing was removed"):
+        drop_sink_state(pipeline, ["cache"])
+    assert dropped == [] and len(stages(pipeline)) == 3
+    note_running(pipeline, this_process(text_of(file, file.read_bytes()), only=("other",)))
+    drop_sink_state(pipeline, ["cache"])
+    assert len(dropped) == 3

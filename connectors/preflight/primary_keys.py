@@ -32,7 +32,7 @@ def key_findings(table: Table, fact: TableFacts, *, captured: bool = False) -> I
     Args:
         table: as it is.
         fact: what else Postgres says of it.
-        captured: by a Headwater, perhaps, that did not refuse it: what was refused only later is told, and stops nothing.
+        captured: perhaps by a Headwater that did not refuse it: what is refused only since is told, and stops nothing.
     """
     name = table.qualified
     if not table.primary_key and fact.has_primary_key:

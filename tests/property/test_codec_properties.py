@@ -116,7 +116,8 @@ def _pg_hstore(items: dict[str, str | None]) -> str:
     def quoted(item: str | None) -> str:
         return "NULL" if item is None else '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
-    return ", ".join(f"{quoted(key)}=>{quoted(value)}" for key, value in items.items())
+    printed = sorted(items.items(), key=lambda item: (len(item[0].encode()), item[0].encode()))
+    return ", ".join(f"{quoted(key)}=>{quoted(value)}" for key, value in printed)
 
 
 DATETIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))

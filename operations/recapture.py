@@ -29,6 +29,7 @@ from connectors.snapshot import wait_snapshot
 from connectors.source_gaps import check_source
 from operations.child_process import Apart
 from operations.edits.build import build
+from operations.erase.note import Note
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost
 from operations.generations.retire import retire
@@ -210,8 +211,11 @@ def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         at = _note(pipeline, replace(at, dropped=True))
     data = read_pipeline(file)
     if not at.captured:
-        apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
-        hand_over(pipeline, text_of(file, data))
+        note = Note(pipeline)
+        with note.alone():
+            note.forget_topics()  # of a killed erasure: they are gone, and others get their names
+            apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
+            hand_over(pipeline, text_of(file, data))
         say("every table is read again")
         if not wait_snapshot(pipeline).done:
             raise ConnectError("the snapshot did not come to its end", fix="run the same command again")

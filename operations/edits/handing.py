@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from cdc.errors import StateError
+from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
-from operations.erase.note import Note
+from connectors.postgres import connect
+from connectors.tables.catalogue import read_catalogue
+from connectors.topics import wanted_topics
+from operations.erase.note import TOPICS, Note
 from operations.schema.migrations import let_through
 from operations.state.accepted import Text, hand_over, read_accepted
 
@@ -18,6 +22,25 @@ def applied_last(pipeline: Pipeline) -> str:
     with suppress(StateError):
         return last.digest if (last := read_accepted(pipeline)) is not None else ""
     return ""
+
+
+def _settle_topics(pipeline: Pipeline, note: Note) -> None:
+    """What a killed erasure has left of topics: what the file says of them stands by now, only the rest is put back.
+
+    Raises:
+        StateError: as ``Note.read``.
+        SourceError, KafkaError: a server refused, or does not answer (the same again goes on).
+    """
+    if not (noted := note.read().get(TOPICS)):
+        return
+    kafka = Kafka(pipeline)
+    with connect(pipeline.source) as connection:
+        wanted = wanted_topics(pipeline, read_catalogue(connection, pipeline.source.tables))
+    says = {topic.name: topic.config for topic in wanted}
+    for name in kafka.describe(noted):
+        if rest := {key: value for key, value in noted[name].items() if key not in says.get(name, {})}:
+            kafka.alter(name, rest)
+    note.forget_topics()
 
 
 @contextmanager
@@ -42,7 +65,7 @@ def handing(pipeline: Pipeline, text: Text, seen: str | None) -> Iterator[None]:
         fix="run it again when that one has ended",
     )
     with note.alone(busy):
-        if seen is not None and applied_last(pipeline) != seen:
+        if seen is not None and applied_last(pipeline) not in (seen, text.digest):
             raise StateError(
                 "another file was applied meanwhile",
                 means="`run` would let go of what that one has and this one has not, and nobody was asked about it; "
@@ -50,8 +73,7 @@ def handing(pipeline: Pipeline, text: Text, seen: str | None) -> Iterator[None]:
                 fix="run it again",
             )
         yield
-        # All topics have the file's settings: what a killed erasure has left of them is not to be put back.
         with suppress(StateError):
-            note.forget_topics()
+            _settle_topics(pipeline, note)
         let_through(pipeline)
         hand_over(pipeline, text)

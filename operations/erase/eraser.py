@@ -125,6 +125,7 @@ class Eraser:
     def _act(self) -> dict[str, Any]:
         builds = builds_of(self.subject)
         letters = Letters(self.subject, builds)
+        self._refuse_versions()  # of a topic that was made anew, before what the former one had is put back
         self._note.put_back(TOPICS, self._kafka.alter)
         servers.put_back_indices(builds, self._note)
         self._refuse_versions()

@@ -85,7 +85,7 @@ class Note:
             self._forget(kind, name)
 
     def forget_topics(self) -> None:
-        """Whoever holds the lock has set the topics' settings: what they were before is not to be put back.
+        """Whoever holds the lock has set the topics' settings, or made them anew: what they were is not put back.
 
         Raises:
             StateError: as ``read``.

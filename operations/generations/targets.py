@@ -59,19 +59,30 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         StateError: a process is running a sink, or would do so at once (nothing was removed then).
         SinkUnavailable, SinkRefused: a target's server does not answer or refuses; the same again goes on.
     """
+    folder = state_dir(pipeline) / pipeline.name
+    names = [name for name in chosen_sinks(pipeline, only) if only or _left(folder / name)]
+    _refuse_resumed(pipeline, names)
     with ExitStack() as held:
         # All of them before anything is removed, and until nothing is left: nobody takes one whose target is gone.
         dropped: dict[str, list[Generation]] = {}
-        for name in chosen_sinks(pipeline, only):
-            if only or _left(state_dir(pipeline) / pipeline.name / name):
-                register = register_of(pipeline, name)
-                dropped[name] = [register.generation(entry.number) for entry in register.entries()]
-                for generation in dropped[name]:
-                    generation.lock(STOP_IT)
-                    held.callback(generation.unlock)
-        _refuse_resumed(pipeline, dropped)
+        for name in names:
+            register = register_of(pipeline, name)
+            dropped[name] = [register.generation(entry.number) for entry in register.entries()]
+            for generation in dropped[name]:
+                there = generation.folder.exists()
+                generation.lock(STOP_IT)
+                held.callback(_let_go, generation, there)
+        _refuse_resumed(pipeline, names)  # who has come since
         for name, generations in dropped.items():
             _drop_sink(pipeline, name, generations)
+
+
+def _let_go(generation: Generation, there: bool) -> None:
+    """Unlock a generation; of one that was not there before nothing stays, for by a folder a sink has run here."""
+    if there or not generation.folder.exists():
+        generation.unlock()
+    else:
+        generation.discard()
 
 
 def _drop_sink(pipeline: Pipeline, name: str, generations: Sequence[Generation]) -> None:
@@ -93,6 +104,13 @@ def _drop_sink(pipeline: Pipeline, name: str, generations: Sequence[Generation])
     # of the same number would go on from if this was killed in between.
     for generation in generations:
         generation.clear()
+    held = {one.number for one in generations}
+    if new := [entry.number for entry in register.entries() if entry.number not in held]:
+        raise StateError(
+            f"generation {new[0]} of sink {name} was begun meanwhile",
+            means="the others are gone",
+            fix="end what fills it; then the same again goes on",
+        )
     folder, kept = state_dir(pipeline) / pipeline.name / name, {one.folder for one in generations}
     for path in _left(folder):
         if path not in kept:

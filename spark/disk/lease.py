@@ -202,6 +202,9 @@ class Lease:
         Raises:
             Fenced: another process has taken over (terminal).
         """
+        if not (self.folder / "lease.json").exists():  # with its generation: the folder is not to be made again
+            self._lost = True
+        self.check()
         with self._alone():
             known = self.holder()
             if known is None or known.token != self.token:
@@ -241,7 +244,7 @@ class Lease:
         self.check()
         for path in self.folder.iterdir():
             if path.name not in _FILES:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)  # the renewal's own goes
 
     def discard(self) -> None:
         """Give the lease back with its folder and all that is in it: nobody takes it before that is gone.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from cdc.errors import SinkUnavailable, StateError
+from cdc.errors import Fenced, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline, load
 from operations.generations import targets
 from operations.generations.targets import drop_sink_state
 from operations.state.accepted import note_running, text_of, this_process
 from operations.state.folder import register_of
+from spark.disk.lease import Lease
 from spark.disk.state import Generation
 from tests.support.begun_beside import begun_beside
 from tests.support.promoted import promoted
@@ -79,6 +81,43 @@ def test_nothing_is_removed_where_one_of_them_is_run(
     assert not register_of(pipeline, "cache").folder.exists() and not register_of(pipeline, "other").folder.exists()
 
 
+def test_a_refusal_leaves_no_folder_of_a_sink_that_never_ran(
+    pipeline: Pipeline, file: Path, dropped: list[tuple[str, int]]
+) -> None:
+    """By its folder a sink has run here: a `drop` of all sinks then dropped its target, perhaps another's."""
+    never, busy = register_of(pipeline, "other"), register_of(pipeline, "cache").generation(1)
+    shutil.rmtree(never.folder)
+    busy.lock()
+    with pytest.raises(StateError, match="already run by process"):
+        drop_sink_state(pipeline, ["other", "cache"])
+    busy.unlock()
+    assert not list(never.folder.glob("*"))
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    with pytest.raises(StateError, match="has sink"):
+        drop_sink_state(pipeline, ["other"])
+    assert not list(never.folder.glob("*")) and dropped == []
+
+
+def test_one_that_is_begun_meanwhile_is_not_removed_under_who_fills_it(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its target stayed on the server, and nothing knew of it any more."""
+    register, filled = register_of(pipeline, "other"), list[Generation]()
+
+    def drop(*_: object) -> None:
+        if not filled:
+            filled.append(register.generation(begun_beside(register).number))
+            filled[0].lock()
+
+    monkeypatch.setattr(targets, "drop_generation", drop)
+    with pytest.raises(StateError, match="generation 2 of sink other was begun meanwhile"):
+        drop_sink_state(pipeline, ["other"])
+    assert filled[0].folder.exists() and [entry.number for entry in register.entries()] == [1, 2]
+    filled[0].unlock()
+    drop_sink_state(pipeline, ["other"])
+    assert not register.folder.exists()
+
+
 def test_nobody_takes_one_before_the_last_of_the_sink_is_gone(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,3 +179,14 @@ def test_one_that_a_run_tries_to_open_again_and_again_is_not_dropped_under_it(
     note_running(pipeline, this_process(text_of(file, file.read_bytes()), only=("other",)))
     drop_sink_state(pipeline, ["cache"])
     assert len(dropped) == 3
+
+
+def test_who_was_away_while_it_went_makes_no_folder_again(tmp_path: Path) -> None:
+    """Renewing its lease it did, and a sink that was dropped had run here again."""
+    lease = Lease(tmp_path / "cache" / "g2", "sink cache")
+    lease.take()
+    lease._ended()
+    shutil.rmtree(tmp_path / "cache")
+    with pytest.raises(Fenced):
+        lease.renew()
+    assert not (tmp_path / "cache").exists()

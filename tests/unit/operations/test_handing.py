@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from cdc.catalogue import Catalogue
 from cdc.errors import StateError
+from cdc.log.client import Topic
 from cdc.pipeline import Pipeline
 from connectors import apply as place
 from console.cli.main import cli
@@ -115,13 +116,39 @@ def test_a_file_is_not_applied_while_an_erasure_is_at_work_nor_the_other_way_rou
     assert applied(files).exit_code == 0
 
 
-def test_what_a_killed_erasure_has_left_of_topics_is_settled(files: Files, done: list[str]) -> None:
-    """The next one put back what was before both, over what the file says."""
-    note, left = Note(files.load()), {"indices": {"i": {"a": None}}}
-    note.begin("topics", "t", {"min.compaction.lag.ms": "1"})
-    note.begin("topics", "u", {"min.compaction.lag.ms": "1"})
+def test_a_file_that_was_applied_meanwhile_by_somebody_else_is_no_other_one(files: Files, done: list[str]) -> None:
+    """Two jobs with one commit: the second one waits, and finds everything done."""
+    pipeline = files.load()
+    hand_over(pipeline, text(files))
+    with handing(pipeline, text(files), applied_last(pipeline)):
+        pass
+    hand_over(pipeline, text(files, more=NEW))
+    with handing(pipeline, text(files, more=NEW), "of before"):
+        pass
+
+
+def test_what_a_killed_erasure_has_left_of_topics_is_settled(
+    files: Files, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one put back what was before both, over what the file says; what no file says stayed for ever."""
+    note, left, altered = Note(files.load()), {"indices": {"i": {"a": None}}}, list[tuple[str, Any]]()
+    kafka = SimpleNamespace(
+        describe=lambda names: {name: None for name in names if name != "gone"},
+        alter=lambda name, settings: altered.append((name, dict(settings))),
+    )
+    wanted = [Topic("t", 1, 1, {"min.compaction.lag.ms": "9"})]
+    monkeypatch.setattr("operations.edits.handing.Kafka", lambda _: kafka)
+    monkeypatch.setattr("operations.edits.handing.connect", lambda _: nullcontext())
+    monkeypatch.setattr("operations.edits.handing.read_catalogue", lambda *_: Catalogue())
+    monkeypatch.setattr("operations.edits.handing.wanted_topics", lambda *_: wanted)
+    for topic in ("t", "not in the file any more", "gone"):
+        note.begin("topics", topic, {"min.compaction.lag.ms": "1", "file.delete.delay.ms": None})
     note.begin("indices", "i", {"a": None})
     assert applied(files).exit_code == 0 and note.read() == left
+    assert dict(altered) == {
+        "t": {"file.delete.delay.ms": None},
+        "not in the file any more": {"min.compaction.lag.ms": "1", "file.delete.delay.ms": None},
+    }
     (files.folder / "p" / "erasing.json").write_text("{")
     assert applied(files).exit_code == 0  # else nothing led out: it names `apply` as the way
 

@@ -30,11 +30,16 @@ WRITERS_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 
 # The lock of INSERT, UPDATE, DELETE, MERGE and COPY, held until the transaction has ended and everybody sees what it
-# did; of a partition, too. VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY hold others. A prepared one has no process.
+# did; of a partition, too. VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY hold others. Whose it is tells the lock that
+# each transaction holds of its own number: one that is prepared has no process, and keeps its session's virtual number
+# until the server restarts. All are of one look, for a transaction may be prepared between two; amid that some of its
+# locks have a process and others have none, so they are not compared by it.
 HOLDERS = over_trees("""
-SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-WHERE l.mode = 'RowExclusiveLock' AND l.granted AND d.datname = current_database()
-  AND l.relation IN (SELECT t.oid FROM tree t)
+, held AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
+SELECT DISTINCT x.transactionid::text
+FROM held l JOIN pg_database d ON d.oid = l.database JOIN held x ON x.virtualtransaction = l.virtualtransaction
+WHERE l.mode = 'RowExclusiveLock' AND d.datname = current_database() AND l.relation IN (SELECT t.oid FROM tree t)
+  AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
 """)
 
 
@@ -104,8 +109,8 @@ def read_writers(connection: Connection, tables: Collection[str]) -> list[Pin]:
     pins = read_pins(connection, standbys=False)
     with explained("looking for who writes to tables"):
         holders = connection.execute(HOLDERS, {"tables": sorted(tables)}).fetchall() if pins else []
-    pids, virtual = {pid for pid, _ in holders if pid is not None}, {number for _, number in holders}
-    return [pin for pin in pins if pin.pid in pids or f"-1/{pin.xid}" in virtual]
+    holding = {xid for (xid,) in holders}
+    return [pin for pin in pins if pin.xid in holding]
 
 
 def _fewer(connection: Connection, left: Sequence[Pin], seconds: float) -> list[Pin]:

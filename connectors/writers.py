@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from cdc.errors import SourceUnavailable
 from cdc.polling import poll
 from cdc.waits import waiting_for
-from connectors.actions import MANY, Action
+from connectors.actions import Action, named
 from connectors.captured import Gap
 from connectors.database.publication import heeds_changes, publish_again
 from connectors.postgres import Connection, explained
@@ -62,34 +62,36 @@ def plan_writers(
         return []
 
     def run(servers: Servers) -> None:
-        wait_for_writers(servers.source, of)
+        until = time.monotonic() + WRITERS_SECONDS
+        wait_for_writers(servers.source, of, until)
         if not heeds_changes(servers.setup.info.server_version):
             # What was written behind them may be taken for theirs up to this change, and is seen by who reads the table
             # once those who wrote it have ended.
             publish_again(servers.setup, publication, of)
-            wait_for_writers(servers.source, of)
+            wait_for_writers(servers.source, of, until)
 
     detail = "wait for transactions that have written before it was published"
     return [Action("publication", ", ".join(of), detail, "open", "ended", run, of)]
 
 
-def wait_for_writers(connection: Connection, tables: Collection[str]) -> None:
+def wait_for_writers(connection: Connection, tables: Collection[str], until: float | None = None) -> None:
     """Wait until those transactions have ended that are open now and have written to tables or their partitions.
 
     Args:
         connection: any role's, in autocommit.
         tables: ``schema.table``.
+        until: when to give up, monotonic seconds; None for WRITERS_SECONDS from now.
 
     Raises:
-        SourceUnavailable: one of them is open after WRITERS_SECONDS, or there was no answer (transient).
+        SourceUnavailable: one of them is open then, or there was no answer (transient).
     """
-    until = time.monotonic() + WRITERS_SECONDS
+    until = time.monotonic() + WRITERS_SECONDS if until is None else until
     left = read_writers(connection, tables)
     while left:
         seconds = until - time.monotonic()
         if seconds <= 0:
             raise _too_long(left, tables)
-        with waiting_for(f"Postgres: {_words(left)}, which has written to {_named(tables)}"):
+        with waiting_for(f"Postgres: {_words(left)}, which has written to {named(tables)}"):
             left = _fewer(connection, left, seconds)
 
 
@@ -126,7 +128,7 @@ def _open(connection: Connection, seen: Sequence[Pin]) -> list[Pin]:
 
 def _too_long(left: Sequence[Pin], tables: Collection[str]) -> SourceUnavailable:
     return SourceUnavailable(
-        f"{_named(tables)}: not read yet, after {WRITERS_SECONDS:.0f} s of waiting for who has written before it was"
+        f"{named(tables)}: not read yet, after {WRITERS_SECONDS:.0f} s of waiting for who has written before it was"
         f" published: {_words(left)}",
         means="what was written then is not sent, and not seen before it is committed; what was done before stays",
         fix=f"wait for its end, or {left[0].fix}",
@@ -136,8 +138,3 @@ def _too_long(left: Sequence[Pin], tables: Collection[str]) -> SourceUnavailable
 def _words(left: Sequence[Pin]) -> str:
     more = f", and {len(left) - 1:,} more" if len(left) > 1 else ""
     return f"{left[0].words}{more}"
-
-
-def _named(tables: Collection[str]) -> str:
-    named = sorted(tables)
-    return ", ".join(named) if len(named) < MANY else f"{', '.join(named[:3])} and {len(named) - 3:,} other tables"

@@ -137,6 +137,18 @@ def test_a_publication_is_changed_once_more_where_postgres_forgets_that_it_was(m
     assert older.looks == [{}], "and who has written behind them is waited for"
 
 
+def test_both_waits_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were told as 60 s, and were 120."""
+    given: list[Any] = []
+    monkeypatch.setattr(writers, "wait_for_writers", lambda *of: given.append(of[2:]))
+    monkeypatch.setattr(writers, "publish_again", lambda *_: None)
+    server: Any = Server({})
+    server.info.server_version = 160008
+    [action] = plan_writers("p", ["s.t"], [], {})
+    action.run(site(server))
+    assert len(given) == 2 and given[0] == given[1] != ()
+
+
 def test_a_publication_of_somebody_elses_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     every = Publication(frozenset({"s.t"}), SENT, True, True, frozenset())
     monkeypatch.setattr(publication, "read_publication", lambda *_: every)

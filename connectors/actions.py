@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,3 +112,9 @@ def run_all(servers: Servers, actions: Sequence[Action], show: Show, begins: Beg
             error.fix += "; running the same command again continues from there"
             raise
         show(action)
+
+
+def named(tables: Collection[str]) -> str:
+    """Tables by their names, of many the first ones and how many more. Pure."""
+    names = sorted(tables)
+    return ", ".join(names) if len(names) < MANY else f"{', '.join(names[:3])} and {len(names) - 3:,} other tables"

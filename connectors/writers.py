@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from cdc.errors import SourceUnavailable
 from cdc.polling import poll
 from cdc.waits import waiting_for
-from connectors.actions import MANY, Action
+from connectors.actions import Action, named
 from connectors.captured import Gap
 from connectors.database.publication import heeds_changes, publish_again
 from connectors.postgres import Connection, explained
@@ -30,11 +30,16 @@ WRITERS_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 
 # The lock of INSERT, UPDATE, DELETE, MERGE and COPY, held until the transaction has ended and everybody sees what it
-# did; of a partition, too. VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY hold others. A prepared one has no process.
+# did; of a partition, too. VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY hold others. Whose it is tells the lock that
+# each transaction holds of its own number: one that is prepared has no process, and keeps its session's virtual number
+# until the server restarts. All are of one look, for a transaction may be prepared between two; amid that some of its
+# locks have a process and others have none, so they are not compared by it.
 HOLDERS = over_trees("""
-SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-WHERE l.mode = 'RowExclusiveLock' AND l.granted AND d.datname = current_database()
-  AND l.relation IN (SELECT t.oid FROM tree t)
+, held AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
+SELECT DISTINCT x.transactionid::text
+FROM held l JOIN pg_database d ON d.oid = l.database JOIN held x ON x.virtualtransaction = l.virtualtransaction
+WHERE l.mode = 'RowExclusiveLock' AND d.datname = current_database() AND l.relation IN (SELECT t.oid FROM tree t)
+  AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
 """)
 
 
@@ -57,34 +62,36 @@ def plan_writers(
         return []
 
     def run(servers: Servers) -> None:
-        wait_for_writers(servers.source, of)
+        until = time.monotonic() + WRITERS_SECONDS
+        wait_for_writers(servers.source, of, until)
         if not heeds_changes(servers.setup.info.server_version):
             # What was written behind them may be taken for theirs up to this change, and is seen by who reads the table
             # once those who wrote it have ended.
             publish_again(servers.setup, publication, of)
-            wait_for_writers(servers.source, of)
+            wait_for_writers(servers.source, of, until)
 
     detail = "wait for transactions that have written before it was published"
     return [Action("publication", ", ".join(of), detail, "open", "ended", run, of)]
 
 
-def wait_for_writers(connection: Connection, tables: Collection[str]) -> None:
+def wait_for_writers(connection: Connection, tables: Collection[str], until: float | None = None) -> None:
     """Wait until those transactions have ended that are open now and have written to tables or their partitions.
 
     Args:
         connection: any role's, in autocommit.
         tables: ``schema.table``.
+        until: when to give up, monotonic seconds; None for WRITERS_SECONDS from now.
 
     Raises:
-        SourceUnavailable: one of them is open after WRITERS_SECONDS, or there was no answer (transient).
+        SourceUnavailable: one of them is open then, or there was no answer (transient).
     """
-    until = time.monotonic() + WRITERS_SECONDS
+    until = time.monotonic() + WRITERS_SECONDS if until is None else until
     left = read_writers(connection, tables)
     while left:
         seconds = until - time.monotonic()
         if seconds <= 0:
             raise _too_long(left, tables)
-        with waiting_for(f"Postgres: {_words(left)}, which has written to {_named(tables)}"):
+        with waiting_for(f"Postgres: {_words(left)}, which has written to {named(tables)}"):
             left = _fewer(connection, left, seconds)
 
 
@@ -104,8 +111,8 @@ def read_writers(connection: Connection, tables: Collection[str]) -> list[Pin]:
     pins = read_pins(connection, standbys=False)
     with explained("looking for who writes to tables"):
         holders = connection.execute(HOLDERS, {"tables": sorted(tables)}).fetchall() if pins else []
-    pids, virtual = {pid for pid, _ in holders if pid is not None}, {number for _, number in holders}
-    return [pin for pin in pins if pin.pid in pids or f"-1/{pin.xid}" in virtual]
+    holding = {xid for (xid,) in holders}
+    return [pin for pin in pins if pin.xid in holding]
 
 
 def _fewer(connection: Connection, left: Sequence[Pin], seconds: float) -> list[Pin]:
@@ -121,7 +128,7 @@ def _open(connection: Connection, seen: Sequence[Pin]) -> list[Pin]:
 
 def _too_long(left: Sequence[Pin], tables: Collection[str]) -> SourceUnavailable:
     return SourceUnavailable(
-        f"{_named(tables)}: not read yet, after {WRITERS_SECONDS:.0f} s of waiting for who has written before it was"
+        f"{named(tables)}: not read yet, after {WRITERS_SECONDS:.0f} s of waiting for who has written before it was"
         f" published: {_words(left)}",
         means="what was written then is not sent, and not seen before it is committed; what was done before stays",
         fix=f"wait for its end, or {left[0].fix}",
@@ -131,8 +138,3 @@ def _too_long(left: Sequence[Pin], tables: Collection[str]) -> SourceUnavailable
 def _words(left: Sequence[Pin]) -> str:
     more = f", and {len(left) - 1:,} more" if len(left) > 1 else ""
     return f"{left[0].words}{more}"
-
-
-def _named(tables: Collection[str]) -> str:
-    named = sorted(tables)
-    return ", ".join(named) if len(named) < MANY else f"{', '.join(named[:3])} and {len(named) - 3:,} other tables"

@@ -237,7 +237,9 @@ class Runner:
         except HeadwaterError as error:
             self._unbegun(run)
             now = time.monotonic()
-            self._failure(run, str(error), terminal=not error.transient or run.is_refused(error, now), now=now)
+            let_in = any(one.has_run for one in [*self.running])
+            terminal = not error.transient or run.is_refused(error, now, let_in=let_in)
+            self._failure(run, str(error), terminal=terminal, now=now)
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
             self._unbegun(run)
             self._spark_failure(run, str(error), time.monotonic())

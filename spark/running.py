@@ -71,19 +71,25 @@ class Running:
         waits = self.failed or self.finished or self.starting or self.query is not None
         return not waits and now >= self.retry_at
 
-    def is_refused(self, error: HeadwaterError, now: float) -> bool:
-        """Whether a start that has failed was one too many: the brokers let in none, and the flow has never run.
+    def is_refused(self, error: HeadwaterError, now: float, *, let_in: bool) -> bool:
+        """Whether a start that has failed was one too many: the brokers have never let in any flow.
 
         Args:
             error: what it has failed with.
             now: on the monotonic clock.
+            let_in: some flow of these brokers has ever run: what was let in once waits to be let in again.
         """
         if not isinstance(error, KafkaRefused):
             self.refused_since = None
             return False
         if self.refused_since is None:
             self.refused_since = now
-        return self.flow.is_new and not self.started and now - self.refused_since >= REFUSED_SECONDS
+        return not let_in and now - self.refused_since >= REFUSED_SECONDS
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it was ever started, here or before."""
+        return bool(self.started) or not self.flow.is_new
 
     @property
     def starting(self) -> bool:

@@ -118,7 +118,7 @@ class LocalStack:
         say(f"{service.name} is up" + (f" after {seconds:.1f} s" if seconds else " (was already)"))
         if not seconds and service.behind(self.site, units):
             only = f"`headwater down --only {service.name}`, then `headwater up`"
-            say(f"{service.name} runs plugins that another version of Headwater has built: {only}, brings these")
+            say(f"{service.name} runs other plugins than those of this version: {only}, brings these")
         return seconds
 
     def down(self, only: Sequence[str] | None = None, progress: Say | None = None) -> list[str]:

@@ -13,11 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+import psycopg
+
 from cdc.errors import HeadwaterError, SlotLost, TableChanged
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
 from connectors.promotion import follow
-from connectors.resized import in_a_line, resized
+from connectors.resized import in_lines, resized
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
@@ -88,7 +90,8 @@ class SourceWatch:
         self._tables = TableWatch(pipeline, kept_keys(pipeline))  # before the sinks are brought to what is there now
         self._revival = Revival(pipeline, self.check)
         self._wal = WalWatch(pipeline, self.check)
-        self._greeted = self._sized = False
+        self._greeted = False
+        self._resized = frozenset[str]()  # tables that were told of
         self._checked = self._looked = self._weighed = 0.0
         self._watching = Repeating("source watch", self._watch, TABLE_SECONDS, at_once=True, last=self._close)
 
@@ -177,11 +180,11 @@ class SourceWatch:
 
     def _size(self) -> None:
         """Say of each topic that somebody has resized, once: `status` tells for as long as it is so."""
-        if self._sized:
-            return
-        with suppress(HeadwaterError):  # who does not answer is asked again with the next check
-            self.news.extend(f"warning: {in_a_line(error)}" for error in resized(self.pipeline).values())
-            self._sized = True
+        with suppress(HeadwaterError, psycopg.Error):  # who does not answer is asked again with the next check
+            found = resized(self.pipeline)
+            new = {table: error for table, error in found.items() if table not in self._resized}
+            self.news.extend(f"warning: {line}" for line in in_lines(new))
+            self._resized = frozenset(found)
 
     def _close(self) -> None:
         self._tables.close()

@@ -88,6 +88,7 @@ class ShapeWatch:
         with suppress(SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
             try:
                 if self._connection is None:
+                    self._took = 0.0  # a server that does not let us in is not spared by a long rest
                     self._connection = connect(self.pipeline.source)
                 with within(self._connection, ANSWER_SECONDS):
                     self._look(self._connection)
@@ -104,8 +105,10 @@ class ShapeWatch:
         try:
             now = fingerprint(connection, tables)
         except (SourceError, psycopg.Error) as error:
-            self._took = time.monotonic() - began
-            self._say_late(error)
+            took = time.monotonic() - began
+            # It rests long of a look that was too much for the server, and not of a network that was away.
+            self._took = took if isinstance(error.__cause__ or error, psycopg.errors.QueryCanceled) else 0.0
+            self._say_late(error, took)
             raise
         self._took, self._late = time.monotonic() - began, False
         if now == self._print and not asked:
@@ -115,14 +118,14 @@ class ShapeWatch:
             self._newest = Look(catalogue, shapes, began)
         self._print = now
 
-    def _say_late(self, error: Exception) -> None:
+    def _say_late(self, error: Exception, took: float) -> None:
         """Say once that there was no answer in time: of a server that is away others tell."""
-        if self._took >= STATEMENT_SECONDS and not self._late:
+        if took >= STATEMENT_SECONDS and not self._late:
             self._late = True
             _log.warning(
                 "Postgres did not say within %.0f s whether captured tables were altered; those that are will be"
                 " noticed once it does: %s",
-                self._took,
+                took,
                 error,
             )
 

@@ -20,6 +20,7 @@ from connectors.names import Names
 from connectors.snapshot import wait_snapshot
 from connectors.tables.shapes import read_shapes
 from connectors.tablewatch import look_once
+from tests.support.postgres import own_postgres
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]
@@ -199,3 +200,25 @@ def test_a_column_that_is_renamed_while_its_table_is_looked_at_is_waited_for(
         decoder.decode(b'{"id":-2}', orjson.dumps(event), topic, 0, 0)
     with source.connect(source.replicator) as looking:
         assert catalogue.unseen and not catalogue.unseen & read_shapes(looking, ["public.item"])[0].unseen
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_prepared_transaction_that_has_written_is_found(restarted: bool) -> None:
+    """It has its session's virtual number until a restart, and was known by the one that it has after it."""
+    with own_postgres(max_prepared_transactions="3") as server:
+        with server.connect() as writer, server.connect() as looking:
+            writer.execute("CREATE TABLE item (id int); CREATE TABLE elsewhere (id int)")
+            for table, end in (("elsewhere", "PREPARE TRANSACTION 'other'"), ("item", "PREPARE TRANSACTION 'kept'")):
+                writer.execute("BEGIN")
+                writer.execute(f"INSERT INTO {table} VALUES (1)".encode())
+                if table == "item":
+                    [open_one] = writers.read_writers(looking, ["public.item"])
+                    assert open_one.pid == writer.info.backend_pid
+                writer.execute(end.encode())
+        if restarted:
+            server.stop()
+            server.start(max_prepared_transactions="3")
+        with server.connect() as looking:
+            assert [pin.name for pin in writers.read_writers(looking, ["public.item"])] == ["kept"]
+            looking.execute("ROLLBACK PREPARED 'kept'")
+            assert writers.read_writers(looking, ["public.item"]) == []

@@ -15,10 +15,11 @@ from pydantic import SecretStr
 
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Source, load
-from connectors import postgres, source_gaps, tablewatch
+from connectors import postgres, resized, source_gaps, tablewatch
 from connectors.postgres import connect, within
 from operations.freshness import log
 from operations.run import wal_watch
+from operations.run.source_watch import SourceWatch
 from operations.schema import watch
 from operations.schema.watch import ShapeWatch
 from tests.support.lone_cache import FILE
@@ -122,7 +123,7 @@ def test_who_watches_the_source_lets_go_and_looks_again(
 ) -> None:
     """Each was held for good, so that a standby that was promoted in place of a frozen server was never followed."""
     frozen.answers = SETTINGS
-    for module in (tablewatch, wal_watch, watch, source_gaps):
+    for module in (tablewatch, wal_watch, watch, source_gaps, resized):
         monkeypatch.setattr(module, "ANSWER_SECONDS", 0.3)
     path = tmp_path / "pipeline.yaml"
     path.write_text(
@@ -137,7 +138,8 @@ def test_who_watches_the_source_lets_go_and_looks_again(
     shapes.close()  # its thread; asked by hand
     shapes._watching.join(5)
     before = len(frozen._lines)
-    for look in (tables.look, wal.look, shapes._work, lambda: source_gaps.check_source(pipeline, None)):
+    sizes = SourceWatch(pipeline)._size
+    for look in (tables.look, wal.look, shapes._work, sizes, lambda: source_gaps.check_source(pipeline, None)):
         for _ in range(2):
             began, asked = time.monotonic(), asked + 1
             assert not look()

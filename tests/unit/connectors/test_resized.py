@@ -29,6 +29,17 @@ def test_of_a_captured_table_the_same_is_said_as_by_check(monkeypatch: pytest.Mo
     assert {table: str(said) for table, said in resizing.resized(pipeline()).items()} == {"public.b": str(error.value)}
 
 
+def test_many_are_one_line() -> None:
+    """Of a file whose number was changed each table had a line of its own, five hundred of them."""
+    found = {f"s.t{n}": KafkaError(f"topic {n} has 5", means="m", fix="f") for n in range(9)}
+    [line] = resizing.in_lines(found)
+    assert line.startswith("s.t0, s.t1, s.t2 and 6 other tables: ") and line.endswith("topic 0 has 5: m; f")
+    assert resizing.in_lines({table: found[table] for table in ("s.t1", "s.t2")}) == [
+        "topic 1 has 5: m; f",
+        "topic 2 has 5: m; f",
+    ]
+
+
 def test_status_tells_of_it_beside_a_tables_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     large = KafkaError("topic t has 5 partitions, the pipeline file says 3", means="two of them", fix="delete it")
     monkeypatch.setattr(source_status, "resized", lambda *_: {"public.a": large, "public.b": large})

@@ -30,10 +30,10 @@ class Server:
 
     Args:
         looks: open transactions: number -> pid, or None of a prepared one.
-        locks: (pid, virtual transaction) of those that hold the lock.
+        locks: numbers of those that hold the lock.
     """
 
-    def __init__(self, *looks: dict[str, int | None], locks: tuple[tuple[int | None, str], ...] = ()) -> None:
+    def __init__(self, *looks: dict[str, int | None], locks: tuple[str, ...] = ()) -> None:
         self.looks, self.locks = list(looks), list(locks)
         self.info = SimpleNamespace(server_version=180000)
         self.asked: list[str] = []
@@ -54,7 +54,7 @@ class Server:
             look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
             yield from (("gid", "app", "shop", xid, 1, 90.0) for xid, pid in look.items() if pid is None)
         elif query == HOLDERS:
-            yield from self.locks
+            yield from ((xid,) for xid in self.locks)
 
 
 @pytest.fixture(autouse=True)
@@ -65,35 +65,33 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_has_written_and_holds_the_lock_of_writers_is_waited_for_and_nobody_else() -> None:
     """A long batch of another table, a VACUUM and who has not written yet hold up nothing."""
-    server: Any = Server(
-        {"700": 1, "701": 2, "702": None, "703": None}, locks=((1, "3/44"), (9, "4/1"), (None, "-1/702"))
-    )
+    server: Any = Server({"700": 1, "701": 2, "702": None, "703": None}, locks=("700", "699", "702"))
     assert [pin.xid for pin in read_writers(server, ["s.t"])] == ["700", "702"]
 
 
 def test_transactions_are_looked_for_before_their_locks() -> None:
     """One that has ended in between is seen by who reads the table; the other way round one would be missed."""
-    server: Any = Server({"700": 1}, locks=((1, "3/44"),))
+    server: Any = Server({"700": 1}, locks=("700",))
     read_writers(server, ["s.t"])
     assert server.asked.index(HOLDERS) > max(server.asked.index(TRANSACTIONS), server.asked.index(PREPARED))
 
 
 def test_it_is_waited_until_all_of_the_first_look_have_ended_and_for_none_that_begins_later() -> None:
     looks = ({"700": 1, "701": 2}, {"700": 1, "701": 2}, {"701": 2, "800": 3}, {"800": 3, "801": 1})
-    server: Any = Server(*looks, locks=((1, "3/44"), (2, "5/1"), (3, "6/1")))
+    server: Any = Server(*looks, locks=("700", "701", "800"))
     wait_for_writers(server, ["s.t"])
     assert server.looks == [looks[-1]]
 
 
 def test_one_that_is_prepared_meanwhile_has_not_ended() -> None:
-    server: Any = Server({"700": 1}, {"700": None}, locks=((1, "3/44"),))
+    server: Any = Server({"700": 1}, {"700": None}, locks=("700",))
     with pytest.raises(SourceUnavailable, match=r"prepared transaction 'gid' of app") as found:
         wait_for_writers(server, ["s.t"])
     assert "ROLLBACK PREPARED 'gid'" in found.value.fix
 
 
 def test_who_is_waited_for_is_named_and_the_same_command_goes_on() -> None:
-    server: Any = Server({"700": 1, "701": 2}, locks=((1, "3/44"), (2, "5/1")))
+    server: Any = Server({"700": 1, "701": 2}, locks=("700", "701"))
     with pytest.raises(SourceUnavailable) as found:
         run_all(site(server), plan_writers("p", ["s.t"], [], {}), lambda _: None)
     assert found.value.what == (
@@ -115,7 +113,7 @@ def test_it_is_told_meanwhile_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch)
         return []
 
     monkeypatch.setattr(writers, "_open", ended)
-    server: Any = Server({"700": 1}, locks=((1, "3/44"),))
+    server: Any = Server({"700": 1}, locks=("700",))
     wait_for_writers(server, [f"s.t{n}" for n in range(6)])
     assert told == [f"Postgres: {SAID}, which has written to s.t0, s.t1, s.t2 and 3 other tables"]
 
@@ -125,10 +123,10 @@ def test_a_publication_is_changed_once_more_where_postgres_forgets_that_it_was(m
     there = Publication(frozenset({"s.t", "s.u"}), SENT, True, False, frozenset())
     monkeypatch.setattr(publication, "read_publication", lambda *_: there)
     [action] = plan_writers("p", ["s.t"], [], {})
-    newer: Any = Server({"700": 1}, {}, locks=((1, "3/44"),))
+    newer: Any = Server({"700": 1}, {}, locks=("700",))
     action.run(site(newer))
     assert not altering(newer)
-    older: Any = Server({"700": 1}, {}, {"701": 2}, {}, locks=((1, "3/44"), (2, "5/1")))
+    older: Any = Server({"700": 1}, {}, {"701": 2}, {}, locks=("700", "701"))
     older.info.server_version = 160008
     action.run(site(older))
     assert altering(older) == [
@@ -137,6 +135,18 @@ def test_a_publication_is_changed_once_more_where_postgres_forgets_that_it_was(m
         'ALTER PUBLICATION "p" ADD TABLE "s"."t"',
     ]
     assert older.looks == [{}], "and who has written behind them is waited for"
+
+
+def test_both_waits_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were told as 60 s, and were 120."""
+    given: list[Any] = []
+    monkeypatch.setattr(writers, "wait_for_writers", lambda *of: given.append(of[2:]))
+    monkeypatch.setattr(writers, "publish_again", lambda *_: None)
+    server: Any = Server({})
+    server.info.server_version = 160008
+    [action] = plan_writers("p", ["s.t"], [], {})
+    action.run(site(server))
+    assert len(given) == 2 and given[0] == given[1] != ()
 
 
 def test_a_publication_of_somebody_elses_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_a_worker_of_other_sources_is_told_with_the_way_out(
         "headwater-avro",
         "headwater-postgres",
     ]
-    assert "another version of Headwater" in said()[1]
+    assert "runs other plugins than those of this version" in said()[1]
     assert "`headwater down --only connect`, then `headwater up`" in said()[1]
     monkeypatch.setattr(stack.Keeper, "up", lambda *_: 9.0)
     assert said() == ["connect is up after 9.0 s"]

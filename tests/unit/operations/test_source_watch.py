@@ -87,7 +87,8 @@ def test_a_topic_that_somebody_has_enlarged_is_told_once_the_servers_answer(
 ) -> None:
     """It was told by `check` alone, which nobody asks of a pipeline that was applied long ago."""
     found = KafkaError("topic shop.public.orders has 5 partitions", means="two partitions", fix="delete it")
-    asked: list[Callable[[], dict[str, KafkaError]]] = [failing(KafkaUnavailable("down")), lambda: {"t": found}]  # type: ignore[list-item]
+    asked: list[Any] = [failing(KafkaUnavailable("down")), failing(psycopg.OperationalError("cut")), dict]
+    asked += [lambda: {"t": found}] * 2  # an hour later
     monkeypatch.setattr(source_watch, "resized", lambda _: asked.pop(0)())
     monkeypatch.setattr(source_watch, "check_source", lambda *_: None)
     monkeypatch.setattr(source_watch, "CHECK_SECONDS", 0.0)
@@ -95,8 +96,9 @@ def test_a_topic_that_somebody_has_enlarged_is_told_once_the_servers_answer(
     monkeypatch.setattr(watch._tables, "look", dict)
     watch._watch()
     assert not watch.news
-    for _ in range(3):
+    for _ in range(4):
         watch._look()
+    assert not asked
     assert [*watch.news] == ["warning: topic shop.public.orders has 5 partitions: two partitions; delete it"]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 
 from cdc.errors import SourceUnavailable
@@ -51,6 +52,33 @@ class Looks:
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     caplog.set_level(logging.WARNING, "cdc.repeating")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "cdc.repeating"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "rests"),
+    [(psycopg.errors.QueryCanceled("long"), True), (psycopg.OperationalError("gone"), False), (None, False)],
+    ids=["cut by the server", "the network was away", "no connection"],
+)
+def test_only_a_look_that_was_too_much_for_the_server_is_followed_by_a_long_rest(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, cause: Exception | None, rests: bool
+) -> None:
+    """After an outage no ALTER was looked for, for up to five minutes."""
+    monkeypatch.setattr(shape_watch.Repeating, "start", lambda _: None)
+    monkeypatch.setattr(shape_watch, "within", lambda *_: nullcontext())
+    watch = ShapeWatch(pipeline)
+    watch._took = 9.0  # of the look before
+
+    def fail(*_: Any) -> None:
+        watch_time[0] += 70.0
+        raise SourceUnavailable("no answer") from cause
+
+    watch_time = [0.0]
+    monkeypatch.setattr(shape_watch, "time", SimpleNamespace(monotonic=lambda: watch_time[0]))
+    here = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(shape_watch, "connect", fail if cause is None else lambda _: here)
+    monkeypatch.setattr(shape_watch, "fingerprint", fail)
+    watch._work()
+    assert watch._pause() == (shape_watch.LONGEST_SECONDS if rests else shape_watch.LOOK_SECONDS)
 
 
 def test_the_source_is_watched_on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
@@ -106,7 +134,7 @@ def test_looks_at_shapes_leave_the_primary_most_of_its_time(
     def looks(*_: Any) -> str:
         now[0] += took
         if took >= 60.0:
-            raise SourceUnavailable("took longer than 60 s")
+            raise SourceUnavailable("took longer than 60 s") from psycopg.errors.QueryCanceled("long")
         return "print"
 
     monkeypatch.setattr(shape_watch, "connect", lambda _: SimpleNamespace(close=lambda: None))

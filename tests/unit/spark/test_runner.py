@@ -126,6 +126,18 @@ def test_a_login_that_is_refused_fails_a_flow_that_never_ran_and_only_after_a_mi
     assert case.step(hurry=True).state == ("failed" if ran == "never" else "retrying")
 
 
+def test_a_login_that_is_refused_fails_no_new_flow_beside_one_that_was_let_in(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink that was added to an old pipeline ended for good while the others waited."""
+    monkeypatch.setattr(running, "REFUSED_SECONDS", 0.0)
+    other = replace(case.flow, folder=case.flow.folder.parent / "other")
+    case.runner.add([(other, lambda *_: cast(Any, Query()))])
+    case.runner.running[1].started = 1.0
+    case.make = no_login
+    assert case.step().state == "retrying"
+
+
 def test_a_refusal_before_an_outage_does_not_count(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.make = no_login
     case.step()

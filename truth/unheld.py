@@ -32,14 +32,14 @@ def has_sibling(connection: Connection, view: View, key: str) -> bool:
     lost = TableKey.of(view).without_place(key)
     if not lost:
         return False
-    conditions = []
+    conditions: list[sql.Composable] = []
     for name, text in zip(view.key, split_id(key, len(view.key)), strict=True):
         column = stored(view.table, name) or view.table.by_name[name]
         if name in lost:
             asked = sql.SQL("t.{}").format(sql.Identifier(column.name))
             numeric = type_key(column) == "numeric"
             among = sql.SQL(", ").join(map(sql.Literal, ("NaN",) if numeric else _ENDS))
-            condition = sql.SQL("{} IN ({})").format(asked, among)
+            condition: sql.Composable = sql.SQL("{} IN ({})").format(asked, among)
             if type_key(column) == "timestamptz":
                 condition = sql.SQL("({} OR {} > {})").format(condition, asked, sql.Literal(_LAST))
             conditions.append(condition)

@@ -51,7 +51,7 @@ class TableKey:
         Args:
             identity: of ``cdc.keys.document_id``.
         """
-        for name, text in self._without_place(identity).items():
+        for name, text in self.without_place(identity).items():
             return (
                 f"key column {name} is {text}, which a table can't hold; give the row another value at the source, "
                 "then `headwater letters FILE replay`"
@@ -64,7 +64,7 @@ class TableKey:
         Args:
             identity: of ``cdc.keys.document_id``.
         """
-        lost = self._without_place(identity)
+        lost = self.without_place(identity)
         if not lost:
             return identity
         return document_id(
@@ -74,7 +74,7 @@ class TableKey:
             ]
         )
 
-    def _without_place(self, identity: str) -> dict[str, str]:
+    def without_place(self, identity: str) -> dict[str, str]:
         """Name -> text of the parts of an id for which the columns have no place."""
         if not self._judged:
             return {}

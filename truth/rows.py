@@ -205,8 +205,8 @@ def equal_keys(connection: Connection, view: View, key: str) -> list[str]:
     texts = split_id(key, len(columns))
     if len(texts) != len(columns):
         return []
-    asked = [_by_value(column, text) for column, text in zip(columns, texts, strict=True)]
-    conditions = [_equals(column, text) for column, text, one in zip(columns, texts, asked, strict=True) if one]
+    asked = [by_value(column, text) for column, text in zip(columns, texts, strict=True)]
+    conditions = [equals(column, text) for column, text, one in zip(columns, texts, asked, strict=True) if one]
     pages: Iterable[list[Row]]
     if conditions:
         pages = [_where(connection, view.table, view.key, sql.SQL(" AND ").join(conditions))]
@@ -221,11 +221,13 @@ def equal_keys(connection: Connection, view: View, key: str) -> list[str]:
     return [one for one in ids if same(one)]
 
 
-def _by_value(column: Column, text: str) -> bool:
+def by_value(column: Column, text: str) -> bool:
+    """Whether Postgres can be asked which rows have a value equal to a key's text. Pure."""
     return read_back(column, text) or (not column.array and type_key(column) in _BY_VALUE)
 
 
-def _equals(column: Column, text: str) -> sql.Composable:
+def equals(column: Column, text: str) -> sql.Composable:
+    """The condition that a row called ``t`` has such a value; of a text that is ``by_value``. Pure."""
     given = sql.SQL("{}::text").format(sql.Literal(text))
     name = sql.SQL("t.{}").format(sql.Identifier(column.name))
     if type_key(column) == "citext":  # whose own operator is not in our search path: the one of text would be taken

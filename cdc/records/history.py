@@ -20,9 +20,6 @@ from cdc.records.debezium_json import STREAMED, WRITTEN, lsn_of
 OURS = "_hw_"
 OP, POSITION, AFTER, TX, TIME = "_hw_op", "_hw_position", "_hw_after", "_hw_tx", "_hw_commit_time"
 PARTITION, OFFSET, SOURCE, MISSING = "_hw_partition", "_hw_offset", "_hw_source", "_hw_missing"
-# Only in histories of tables whose key may have no place in their columns (cdc/table_key.py): the id of a row whose key
-# has none. By its columns alone, null there, two such rows would be one.
-KEY_TEXT = "_hw_key"
 # Name -> Spark's type, behind the table's own columns.
 COLUMNS: Mapping[str, str] = {
     OP: "string",
@@ -132,16 +129,6 @@ def quoted_by(mark: str, names: Iterable[str]) -> list[str]:
     return [mark + name.replace(mark, mark * 2) + mark for name in names]
 
 
-def _of_each_row(function: str, keys: str, order: str, *, keyed: bool) -> str:
-    """A window function over the events of each row. An event without ``KEY_TEXT`` that an older Headwater has written
-    may be of any row whose key has no place, so that what comes after it ends it, whichever of them that is of."""
-    plain = f"{function} OVER (PARTITION BY {keys} {order})"
-    if not keyed:
-        return plain
-    own = f"{function} OVER (PARTITION BY {keys}, {KEY_TEXT} {order})"
-    return f"CASE WHEN {KEY_TEXT} IS NULL THEN {plain} ELSE {own} END"
-
-
 def _by_key(key: Sequence[str], floats: Collection[str], mark: str) -> str:
     """What events of one row share. Floats go by their text: 0.0 and -0.0 are two rows, and one number."""
     names = zip(key, quoted_by(mark, key), strict=True)
@@ -149,14 +136,7 @@ def _by_key(key: Sequence[str], floats: Collection[str], mark: str) -> str:
 
 
 def as_of_sql(
-    columns: Sequence[str],
-    key: Sequence[str],
-    place: str,
-    cut: int,
-    mark: str = '"',
-    floats: Collection[str] = (),
-    *,
-    keyed: bool = False,
+    columns: Sequence[str], key: Sequence[str], place: str, cut: int, mark: str = '"', floats: Collection[str] = ()
 ) -> str:
     """SQL that gives a table as of a cut.
 
@@ -167,12 +147,11 @@ def as_of_sql(
         cut: packed.
         mark: what names are quoted with.
         floats: those of the key's columns that are floats.
-        keyed: the history has a column ``KEY_TEXT``.
     """
     shown, keys = ", ".join(quoted_by(mark, columns)), _by_key(key, floats, mark)
-    nth = _of_each_row("row_number()", keys, f"ORDER BY {POSITION} DESC, {OFFSET} DESC", keyed=keyed)
     return (
-        f"SELECT {shown} FROM (SELECT *, {nth} AS {OURS}nth FROM {place} WHERE {AFTER} < {cut}) "  # noqa: S608 (quoted)
+        f"SELECT {shown} FROM (SELECT *, row_number() OVER (PARTITION BY {keys} "  # noqa: S608 (names are quoted)
+        f"ORDER BY {POSITION} DESC, {OFFSET} DESC) AS {OURS}nth FROM {place} WHERE {AFTER} < {cut}) "
         f"WHERE {OURS}nth = 1 AND {OP} <> '{DELETED}'"
     )
 
@@ -200,13 +179,7 @@ def set_aside(
 
 
 def versions_sql(
-    columns: Sequence[str],
-    key: Sequence[str],
-    place: str,
-    mark: str = '"',
-    floats: Collection[str] = (),
-    *,
-    keyed: bool = False,
+    columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"', floats: Collection[str] = ()
 ) -> str:
     """SQL that gives every version of every row, and from when to when it was the current one; arguments as
     ``as_of_sql``. A name of ours that the table has itself (in whatever case) is the table's: ours begins with ``OURS``
@@ -214,14 +187,11 @@ def versions_sql(
     taken = {name.lower() for name in columns}
     since, until, current = (OURS + name if name in taken else name for name in (VALID_FROM, VALID_TO, IS_CURRENT))
     shown, keys = ", ".join(quoted_by(mark, columns)), _by_key(key, floats, mark)
-    next_time, next_offset = (
-        _of_each_row(f"lead({one})", keys, f"ORDER BY {POSITION}, {OFFSET}", keyed=keyed) for one in (TIME, OFFSET)
-    )
-    ours = ", ".join((OP, POSITION, AFTER, TX, *([KEY_TEXT] if keyed else [])))
+    order = f"OVER (PARTITION BY {keys} ORDER BY {POSITION}, {OFFSET})"
     return (
         f"SELECT {shown}, {TIME} AS {since}, {OURS}until AS {until}, {OURS}last AS {current}, "  # noqa: S608
-        f"{ours} FROM (SELECT *, {next_time} AS {OURS}until, "
-        f"({next_offset}) IS NULL AS {OURS}last FROM {place}) WHERE {OP} <> '{DELETED}'"
+        f"{OP}, {POSITION}, {AFTER}, {TX} FROM (SELECT *, lead({TIME}) {order} AS {OURS}until, "
+        f"lead({OFFSET}) {order} IS NULL AS {OURS}last FROM {place}) WHERE {OP} <> '{DELETED}'"
     )
 
 

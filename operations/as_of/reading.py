@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
-from cdc.records.history import AFTER, KEY_TEXT, OURS, as_of_sql, versions_sql
+from cdc.records.history import AFTER, OURS, as_of_sql, versions_sql
 from operations.query.duck import scan_of
 from sinks.iceberg.catalogue import catalog_name, pyiceberg_properties
 from sinks.iceberg.history import floats_of, key_of
@@ -24,16 +24,15 @@ def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
     opened = shown(properties)
     found = {}
     for name, table in cut.tables.items():
-        names = [field.name for field in table.schema().fields]
-        columns, keyed = [one for one in names if not one.startswith(OURS)], KEY_TEXT in names
+        columns = [field.name for field in table.schema().fields if not field.name.startswith(OURS)]
         key, floats, (namespace, there) = key_of(table), floats_of(table), table.name()[-2:]
         files = scan_of(table.metadata_location)
-        as_of = partial(as_of_sql, columns, key, cut=cut.cut, floats=floats, keyed=keyed)
+        as_of = partial(as_of_sql, columns, key, cut=cut.cut, floats=floats)
         found[name] = {
             "spark": as_of(f"`{catalog}`.`{namespace}`.`{there}`", mark="`"),
             "duckdb": as_of(files),
             "pyiceberg": python_text(opened, catalog, f"{namespace}.{there}", as_of("history"), cut.cut),
-            "duckdb_versions": versions_sql(columns, key, files, floats=floats, keyed=keyed),
+            "duckdb_versions": versions_sql(columns, key, files, floats=floats),
         }
     return found
 

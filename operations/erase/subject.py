@@ -20,6 +20,7 @@ from operations.erase.spelling import spelled
 from operations.records.newest import Asked
 from operations.state.catalogue import captured_table, source_catalogue
 from truth.rows import equal_keys, snapshot
+from truth.unheld import has_sibling
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,19 @@ class Subject:
     def held_key(self) -> str:
         """The key as columns of a warehouse's tables hold it: null where they have no place for a part."""
         return TableKey.of(self.view).as_held(self.key)
+
+    def key_in_history(self) -> str | None:
+        """The key by which a history's rows are the row's: of parts that its columns have no place for null, by which
+        all rows with the same other parts are one row there (docs/sinks.md#history). None while another one of these
+        is in the source: whose such events are nobody can tell. Asked anew each time, for a row may come meanwhile.
+
+        Raises:
+            SourceUnavailable, SourceError: see ``connectors.postgres``.
+        """
+        if self.held_key == self.key:
+            return self.key
+        with snapshot(self.pipeline.source) as connection:
+            return None if has_sibling(connection, self.view, self.key) else self.held_key
 
     @property
     def digest(self) -> str:

@@ -17,7 +17,7 @@ from operations.state.history import namespaces_left
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import all_histories
-from sinks.iceberg.remains import Remains, Shown, Wanted, remains
+from sinks.iceberg.remains import Remains, Shown, remains
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -130,33 +130,42 @@ def _places(subject: Subject, view: View) -> list[Shown]:
 
 
 def _history(subject: Subject, catalog: Catalog, sink: str, namespace: str) -> Iterator[Held]:
-    key = tuple(subject.view.key)
+    places: list[Shown] = [((), tuple(subject.view.key))]
+    key = subject.key_in_history()
     for table in all_histories(catalog, namespace, subject.table.name, subject.table.qualified):
         # Files of a former key that lack the present one's columns may count as such that can't be looked into.
-        held = _held(subject, sink, None, "", table, [((), key)])
-        held.rows = _records(table, subject) if held.there.rows else {}
+        held = _held(subject, sink, None, "", table, places, key)
+        held.rows = _records(table, subject, key) if key is not None and held.there.rows else {}
         yield held
 
 
-def _held(subject: Subject, sink: str, build: Build | None, view: str, table: Table, places: Sequence[Shown]) -> Held:
+def _held(
+    subject: Subject,
+    sink: str,
+    build: Build | None,
+    view: str,
+    table: Table,
+    places: Sequence[Shown],
+    key: str | None = None,
+) -> Held:
+    """What a table holds: rows with ``key`` are the row's; without one, those that only may be it count beside."""
     name = ".".join(table.name()[-2:])
     subject.say(f"looking into {name}")
-    return Held(sink, build, view, name, remains(table, places, subject.key, subject.held_key))
+    there = remains(table, places, subject.key, subject.held_key) if key is None else remains(table, places, key)
+    return Held(sink, build, view, name, there)
 
 
-def _records(table: Table, subject: Subject) -> dict[int, list[int]]:
+def _records(table: Table, subject: Subject, wanted: str) -> dict[int, list[int]]:
     """Which records of the log the living rows of a history are of."""
-    from cdc.records.history import KEY_TEXT, OFFSET, PARTITION
+    from cdc.records.history import OFFSET, PARTITION
     from sinks.iceberg.rows import held_keys
 
     found: dict[int, list[int]] = {}
-    key, wanted = list(subject.view.key), Wanted(subject.key, subject.held_key)
-    ours = [name for name in (PARTITION, OFFSET, KEY_TEXT) if any(name == one.name for one in table.schema().fields)]
-    for batch in table.scan(selected_fields=(*key, *ours)).to_arrow_batch_reader():
+    key = list(subject.view.key)
+    for batch in table.scan(selected_fields=(*key, PARTITION, OFFSET)).to_arrow_batch_reader():
         parts, offsets = batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist()
-        texts = batch.column(KEY_TEXT).to_pylist() if KEY_TEXT in ours else [None] * len(parts)
-        for identity, text, part, offset in zip(held_keys([batch], key), texts, parts, offsets, strict=True):
-            if wanted.met(identity, text):
+        for identity, part, offset in zip(held_keys([batch], key), parts, offsets, strict=True):
+            if identity == wanted:
                 found.setdefault(part, []).append(offset)
     return found
 

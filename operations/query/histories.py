@@ -13,7 +13,7 @@ from cdc.catalogue import Catalogue, Table
 from cdc.errors import QueryRefused, SinkRefused
 from cdc.history_names import HISTORY, VERSIONS
 from cdc.pipeline import IcebergSink, Pipeline
-from cdc.records.history import KEY_TEXT, OURS, versions_sql
+from cdc.records.history import OURS, versions_sql
 from operations.query.tables import Held, Name, held_at
 from operations.state.history import STREAM, history_folder, keeps_history, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
@@ -42,8 +42,7 @@ class Past:
         if not self.versions:
             return f"SELECT * FROM {rows}"  # noqa: S608 (names are quoted)
         columns = [name for name in self.held.columns if not name.startswith(OURS)]
-        floats, keyed = floats_of(self.held.table), KEY_TEXT in self.held.columns
-        return versions_sql(columns, key_of(self.held.table), rows, floats=floats, keyed=keyed)
+        return versions_sql(columns, key_of(self.held.table), rows, floats=floats_of(self.held.table))
 
 
 def is_past(name: str) -> bool:

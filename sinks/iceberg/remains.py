@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc.keys import document_id, split_id
-from cdc.records.history import KEY_TEXT
 from sinks.iceberg.rows import held_keys
 
 if TYPE_CHECKING:
@@ -39,10 +37,10 @@ class Remains:
         rows: file -> how many rows of it hold the key.
         hidden: files that are deleted in, or that the newest snapshot does not have, and of which nobody can say
             whether they hold it.
-        snapshots: how many snapshots reach one of these files.
-        tags, branches: names of those that do, our own apart.
+        snapshots: how many snapshots reach one of these files, or of the unsure ones.
+        tags, branches: names of those that reach one with the key, or a hidden one; our own apart.
         unsure: files with rows whose key is null where the table's columns have no place for a part of it: they may be
-            the row's or another one's, and nothing beside them tells.
+            the row's or another one's.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -53,31 +51,6 @@ class Remains:
     unsure: set[str] = field(default_factory=set)
 
 
-class Wanted(NamedTuple):
-    """The row that is looked for.
-
-    Attributes:
-        key: as document ids have it.
-        held: the same as the columns of a table hold it (``cdc.table_key.TableKey.as_held``).
-    """
-
-    key: str
-    held: str
-
-    def met(self, identity: str, text: str | None) -> bool | None:
-        """Whether a row is this one; None where nobody can tell.
-
-        Args:
-            identity: what the columns of its key say.
-            text: what its history says of a key that they do not hold.
-        """
-        if identity == self.key:
-            return True
-        if identity != self.held:
-            return False
-        return None if text is None else text == self.key
-
-
 def remains(table: Table, places: Sequence[Shown], key: str, held: str | None = None) -> Remains:
     """Look into every file that a snapshot reaches; of each only the key's columns are read.
 
@@ -85,23 +58,24 @@ def remains(table: Table, places: Sequence[Shown], key: str, held: str | None = 
         table: at its newest metadata.
         places: where the key stands in a row.
         key: the row's, as document ids have it.
-        held: as the table's columns hold it; None for just so.
+        held: as the columns hold a key that they have no place for: rows with this may be the row's.
     """
     found, reached = Remains(), _reached(table)
     blind = any(names is None for _, names in places)
     unclean = _unclean(table, reached) if blind else set[str]()
-    seen, wanted = [(path, names) for path, names in places if names is not None], Wanted(key, held or key)
+    seen, held = [(path, names) for path, names in places if names is not None], held or key
     for file in sorted(set[str]().union(*reached.values())):
-        met = _met(table, file, seen, wanted) if seen else []
+        met = _met(table, file, seen, {key, held}) if seen else []
         if met is None or file in unclean:
             found.hidden.add(file)
-        if None in (met or ()):
+        if held != key and held in (met or ()):
             found.unsure.add(file)
-        if rows := (met or []).count(True):
+        if rows := (met or []).count(key):
             found.rows[file] = rows
-    holding = found.rows.keys() | found.hidden | found.unsure
+    holding = found.rows.keys() | found.hidden
+    found.snapshots = sum(bool(files & (holding | found.unsure)) for files in reached.values())
+    # What may be another row's is no reason to ask for somebody's tag.
     kept = {snapshot for snapshot, files in reached.items() if files & holding}
-    found.snapshots = len(kept)
     refs = {name: ref for name, ref in sorted(table.refs().items()) if name not in OURS and ref.snapshot_id in kept}
     found.tags = tuple(name for name, ref in refs.items() if ref.snapshot_ref_type == "tag")
     found.branches = tuple(name for name in refs if name not in found.tags)
@@ -135,27 +109,22 @@ def _unclean(table: Table, reached: Mapping[int, set[str]]) -> set[str]:
     return others | deleted_in
 
 
-def _met(table: Table, file: str, places: Sequence[Shown], wanted: Wanted) -> list[bool | None] | None:
-    """What ``Wanted.met`` says of each row that is or may be the one; None of a file that can't be looked into."""
+def _met(table: Table, file: str, places: Sequence[Shown], wanted: set[str]) -> list[str] | None:
+    """The keys of a file's rows that are among the wanted ones; None of a file that can't be looked into."""
     import pyarrow.parquet as pq
 
     if not file.endswith(".parquet"):
         return None
-    found: list[bool | None] = []
+    found: list[str] = []
     with table.io.new_input(file).open() as stream, pq.ParquetFile(stream) as opened:
         columns = {path[0] if path else name for path, names in places for name in (names or ())}
         there = _names(table, opened.schema_arrow, columns)
         if len(there) < len(columns):
-            return None if _may_hold(opened, there, places, wanted.held) else []
-        said = _names(table, opened.schema_arrow, {KEY_TEXT}) if wanted.held != wanted.key else {}
-        for batch in opened.iter_batches(columns=[*there.values(), *said.values()]):
+            return None if any(_may_hold(opened, there, places, one) for one in wanted) else []
+        for batch in opened.iter_batches(columns=list(there.values())):
             present = {name: batch.column(one) for name, one in there.items()}
-            texts = batch.column(said[KEY_TEXT]).to_pylist() if said else None
             for path, names in places:
-                beside = texts if texts is not None and not path else repeat(None)
-                for one, text in zip(_keys(present, path, names or ()), beside, strict=False):
-                    if one in wanted and (met := wanted.met(one, text)) is not False:
-                        found.append(met)
+                found += [one for one in _keys(present, path, names or ()) if one in wanted]
     return found
 
 

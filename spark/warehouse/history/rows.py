@@ -15,8 +15,7 @@ from cdc.log import letters as deadletters
 from cdc.records import history
 from cdc.records.change import Change, Op
 from cdc.records.debezium_json import WRITTEN, Decoder, transaction_of
-from cdc.records.history import COLUMNS, KEY_TEXT
-from cdc.table_key import TableKey
+from cdc.records.history import COLUMNS
 from cdc.types import REFUSALS
 from cdc.types.arrow import arrow_of_spark
 from cdc.view import View
@@ -24,20 +23,14 @@ from spark.reading.entries import OWN_TOMBSTONE, key_row
 from spark.reading.spec import FlowSpec, unpack
 
 
-def own_columns(view: View) -> dict[str, str]:
-    """Name -> Spark's type of what a history has beside its table's own columns: ``KEY_TEXT`` where a key may have
-    no place in these."""
-    return {**COLUMNS, **({KEY_TEXT: "string"} if TableKey.of(view).lacking else {})}
-
-
 def history_ddl(view: View) -> str:
     """DDL of a table's rows: its own columns, then ours."""
-    return ", ".join(f"{quoted(name)} {kind}" for name, kind in [*view.spark_schema(), *own_columns(view).items()])
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in [*view.spark_schema(), *COLUMNS.items()])
 
 
 def history_schema(view: View) -> pa.Schema:
     """The same in Arrow."""
-    ours = [pa.field(name, arrow_of_spark(kind)) for name, kind in own_columns(view).items()]
+    ours = [pa.field(name, arrow_of_spark(kind)) for name, kind in COLUMNS.items()]
     return pa.schema([*view.arrow_schema(), *ours])
 
 
@@ -92,7 +85,6 @@ class HistoryDecoder:
         self.spec, self._source, self._starts, self._begins, self._held = spec, source, starts, begins, held
         (self.view,) = spec.views.values()
         (self._decoder,) = spec.decoders().values()
-        self._key = TableKey.of(self.view)
         self._deleted: dict[bytes, int] = {}
         self._last: dict[int, Place] = {}
         self._early: dict[int, list[Change]] = {}  # tombstones that nothing stands before
@@ -181,14 +173,7 @@ class HistoryDecoder:
         if change.op is Op.DELETE:
             self._deleted[key] = change.offset
         ours = (history.op_of(change), position, after, transaction, at or None, change.partition, change.offset)
-        return (*values, *ours, self._source, missing, *self._key_text(change))
-
-    def _key_text(self, change: Change) -> tuple[str | None, ...]:
-        """Of a table whose keys may have no place in its columns: the row's id if its own has none."""
-        if not self._key.lacking:
-            return ()
-        identity = self.view.document_id(change)
-        return (identity if self._key.unheld(identity) else None,)
+        return (*values, *ours, self._source, missing)
 
     def _values(self, change: Change) -> tuple[tuple[Any, ...], list[str] | None]:
         """A row's values, and the columns whose value the event does not hold."""

@@ -18,14 +18,13 @@ from cdc.errors import Fenced, SinkRefused
 from cdc.history_names import FORMER, GAPS, HISTORY, VERSIONS, former_name, free
 from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
-from cdc.records.history import DROPPED, KEY_TEXT, OURS, versions_sql
+from cdc.records.history import COLUMNS, DROPPED, OURS, versions_sql
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import BEGINS, KEY, SOURCE, TABLE
 from sinks.iceberg.numbers import NUMBERS
 from sinks.iceberg.types import widens
 from spark.warehouse.commits import loaded
-from spark.warehouse.history.rows import own_columns
 from spark.warehouse.keys import float_keys
 from spark.warehouse.table import HOUSE, create_namespace, rename_column, spelled
 from spark.warehouse.whose import Whose, ids_noted, ids_there, tell, to_note, whose
@@ -133,7 +132,7 @@ class HistoryPlace:
             # Last: one that was killed before finds what it found here.
             listed = ", ".join(f"'{name}'={literal(value)}" for name, value in noted.items())
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
-        if back or changed or not there or not _is_there(spark, self.name(view, VERSIONS)):
+        if back or changed or not there or not self._shows_versions(spark, view):
             self._show_versions(spark, view)
 
     def retyped(self, spark: SparkSession, view: View) -> list[str]:
@@ -205,10 +204,26 @@ class HistoryPlace:
             )
         return found
 
+    def _versions_text(self, spark: SparkSession, view: View) -> str:
+        shown = [name for name in columns_there(spark, self.name(view)) if not name.startswith(OURS)]
+        return versions_sql(shown, view.key, self.name(view), "`", float_keys(view))
+
+    def _shows_versions(self, spark: SparkSession, view: View) -> bool:
+        """Whether the view of versions is there; where a float is in the key, whether it is as we make it now, too: one
+        of an older Headwater takes 0.0 and -0.0 for one row."""
+        name = self.name(view, VERSIONS)
+        if not _is_there(spark, name):
+            return False
+        if not float_keys(view):
+            return True
+        try:
+            [made] = spark.sql(f"SHOW CREATE TABLE {name}").collect()
+        except (AnalysisException, UnsupportedOperationException, Py4JJavaError):
+            return False  # made anew at each start it is right as well
+        return self._versions_text(spark, view) in made[0]
+
     def _show_versions(self, spark: SparkSession, view: View) -> None:
-        there = columns_there(spark, self.name(view))
-        shown = [name for name in there if not name.startswith(OURS)]
-        text = versions_sql(shown, view.key, self.name(view), "`", float_keys(view), keyed=KEY_TEXT in there)
+        text = self._versions_text(spark, view)
         try:
             spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
         except UnsupportedOperationException:
@@ -271,7 +286,7 @@ def columns_of(view: View) -> dict[str, str]:
 
     Else a column of ``smallint`` was of another type at each start, and put aside with all that it held.
     """
-    wanted = {**dict(view.spark_schema()), **own_columns(view)}
+    wanted = {**dict(view.spark_schema()), **COLUMNS}
     return {name: re.sub(r"\b(?:tiny|small)int\b", "int", kind) for name, kind in wanted.items()}
 
 

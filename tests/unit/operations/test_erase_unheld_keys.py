@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +15,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from cdc.catalogue import Catalogue
+from cdc.errors import TagsHold
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
-from cdc.records.history import KEY_TEXT, OFFSET, PARTITION
+from cdc.records.history import OFFSET, PARTITION
 from cdc.table_key import TableKey
 from cdc.view import View
-from operations.erase import tables, warehouse
+from operations.erase import subject, tables, warehouse
 from operations.erase.subject import Subject
 from operations.erase.tables import Held
 from sinks.iceberg.history import TABLE
@@ -51,21 +53,24 @@ def kept(catalog: Catalog, name: str, rows: pa.Table) -> Table:
     return made
 
 
-def events(*said: tuple[date | None, str | None], keyed: bool = True) -> pa.Table:
-    """A history's rows of customer 17: until when, and the id that is kept beside; their offsets begin with 5."""
-    days, texts = [day for day, _ in said], [text for _, text in said]
+def events(*days: date | None) -> pa.Table:
+    """A history's rows of customer 17, by until when; their offsets begin with 5."""
     columns: dict[str, Any] = {
-        "customer_id": pa.array([17] * len(said), pa.int32()),
+        "customer_id": pa.array([17] * len(days), pa.int32()),
         "valid_to": pa.array(days, pa.date32()),
-        "note": ["secret"] * len(said),
-        PARTITION: pa.array([0] * len(said), pa.int32()),
-        OFFSET: pa.array(range(5, 5 + len(said)), pa.int64()),
+        "note": ["secret"] * len(days),
+        PARTITION: pa.array([0] * len(days), pa.int32()),
+        OFFSET: pa.array(range(5, 5 + len(days)), pa.int64()),
     }
-    return pa.table(columns | ({KEY_TEXT: pa.array(texts, pa.string())} if keyed else {}))
+    return pa.table(columns)
 
 
-def looked(catalog: Catalog, row: Subject) -> Held:
-    [held] = tables._history(row, catalog, "lake", "shop")
+def looked(catalog: Catalog, row: Subject, *, sibling: bool = False) -> Held:
+    """What the history is said to hold, where the source has another row that it can't tell from this one, or none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subject, "snapshot", lambda _: nullcontext())
+        patch.setattr(subject, "has_sibling", lambda _, view, key: (view.name, key) == ("terms", KEY) and sibling)
+        [held] = tables._history(row, catalog, "lake", "shop")
     return held
 
 
@@ -75,27 +80,29 @@ def test_what_columns_hold_of_a_key() -> None:
     assert TableKey([table("t", "k", k="numeric(8,2)").by_name["k"]]).as_held("NaN") == "null"
 
 
-def test_a_historys_rows_of_the_key_are_found_and_no_others(catalog: Catalog, row: Subject) -> None:
-    kept(catalog, "terms_history", events((None, KEY), (None, OTHER), (END, None), (None, KEY)))
+def test_a_historys_rows_without_a_key_are_the_rows(catalog: Catalog, row: Subject) -> None:
+    """To the history they are one row with those of another such key that is gone."""
+    kept(catalog, "terms_history", events(None, END, None))
     held = looked(catalog, row)
-    assert (held.place.found, held.place.hidden, held.rows) == (2, 0, {0: [5, 8]})
+    assert (held.place.found, held.place.hidden, held.rows) == (2, 0, {0: [5, 7]})
 
 
-@pytest.mark.parametrize("keyed", [True, False])
-def test_of_what_an_older_headwater_has_written_it_is_said_that_nobody_can_tell(
-    catalog: Catalog, row: Subject, keyed: bool
-) -> None:
-    """It may be another row's, so it is not deleted; and not certified."""
-    kept(catalog, "terms_history", events((None, None), (END, None), keyed=keyed))
-    held = looked(catalog, row)
+def test_while_another_such_row_lives_nothing_is_deleted_and_it_is_said(catalog: Catalog, row: Subject) -> None:
+    """It may be that one's, so it is not deleted; and not certified. No tag is asked for because of it."""
+    made = kept(catalog, "terms_history", events(None, END))
+    made.manage_snapshots().create_tag(made.current_snapshot().snapshot_id, "march").commit()  # type: ignore[union-attr]
+    held = looked(catalog, row, sibling=True)
     assert (held.place.found, held.place.hidden, held.place.empty, held.rows) == (0, 1, False, {})
-    assert "rows that may be this one (docs/erasure.md#" in held.place.words
+    assert "rows that may be this one (docs/erasure.md#" in held.place.words and "1 snapshots" in held.place.words
+    warehouse.refuse_tags([held], move=False)
+    with pytest.raises(TagsHold):
+        warehouse.refuse_tags([looked(catalog, row)], move=False)
 
 
 def test_a_row_whose_key_the_columns_hold_is_found_as_ever(catalog: Catalog, row: Subject) -> None:
-    kept(catalog, "terms_history", events((None, KEY), (END, None)))
+    kept(catalog, "terms_history", events(None, END))
     other = Subject(row.pipeline, row.catalogue, TERMS, "17|2026-01-01", print)
-    held = looked(catalog, other)
+    held = looked(catalog, other, sibling=True)
     assert (held.place.found, held.place.hidden, held.rows) == (1, 0, {0: [6]})
 
 
@@ -109,9 +116,9 @@ def current(catalog: Catalog, row: Subject, view: View, made: Table, folder: Pat
 def test_a_row_that_an_earlier_version_has_put_in_without_a_key_is_not_passed_over(
     catalog: Catalog, row: Subject, tmp_path: Path
 ) -> None:
-    made = kept(catalog, "terms", events((END, None), keyed=False))
+    made = kept(catalog, "terms", events(END))
     assert current(catalog, row, OWN, made, tmp_path).place.empty, "no row of today has such a key"
-    made.append(events((None, None), keyed=False))
+    made.append(events(None))
     assert current(catalog, row, OWN, made, tmp_path).place.hidden == 1
 
 

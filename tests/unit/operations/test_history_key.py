@@ -222,6 +222,7 @@ def test_an_erasure_looks_into_what_was_put_aside(catalog: Catalog, shown: bool)
         view=SimpleNamespace(key=("uid",)),
         key="u1",
         held_key="u1",
+        key_in_history=lambda: "u1",
         say=lambda line: None,
     )
     (held,) = _history(subject, catalog, "w", "n")

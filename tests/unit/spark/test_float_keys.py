@@ -4,13 +4,14 @@ create. What Spark says of them is asked of DuckDB, to which they are equal as w
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, NestedField
+from pyspark.errors import AnalysisException
 
 from cdc.catalogue import Column, Table
 from cdc.records.history import as_of_sql, versions_sql
@@ -127,6 +128,59 @@ def test_whoever_asks_a_history_says_which_keys_are_floats(monkeypatch: pytest.M
     spark: Any = SimpleNamespace(sql=made.append)
     tables.HistoryPlace("lake", "space", "1", 1)._show_versions(spark, PLACE)
     assert len(made) == 1 and by.format("`") in made[0]
+
+
+class House:
+    """A catalogue of one history that is as it should be, and of the view of its versions."""
+
+    def __init__(self, view: View, shown: str, *, tells: bool = True) -> None:
+        self.wanted, self.shown, self.tells, self.made = view, shown, tells, list[str]()
+        self.catalog = SimpleNamespace(tableExists=lambda _: True, refreshTable=lambda _: None)
+
+    def table(self, _: str) -> Any:
+        kinds = tables.columns_of(self.wanted).items()
+        return SimpleNamespace(
+            schema=[SimpleNamespace(name=n, dataType=SimpleNamespace(simpleString=lambda k=k: k)) for n, k in kinds]
+        )
+
+    def sql(self, text: str) -> Any:
+        rows: list[Any] = []
+        if text.startswith("SHOW CREATE TABLE"):
+            if not self.tells:
+                raise AnalysisException("no such command")
+            rows = [(f"CREATE VIEW v (lat, n)\nAS\n{self.shown}\n",)]
+        elif text.startswith("SHOW TBLPROPERTIES"):
+            kept = {tables.TABLE: self.wanted.table.qualified, tables.SOURCE: "1"}
+            rows = [{"key": key, "value": value} for key, value in kept.items()]
+        elif text.startswith("CREATE OR REPLACE VIEW"):
+            self.made.append(text)
+        return SimpleNamespace(collect=lambda: rows)
+
+
+WHOLE = View.identity(Table("public", "whole", (N, Column("v", "text", "text")), ("n",)))
+
+
+@pytest.mark.parametrize(
+    ("view", "floats", "tells", "anew"),
+    [
+        (PLACE, [], True, True),
+        (PLACE, ["lat"], True, False),
+        (PLACE, ["lat"], False, True),
+        (WHOLE, ["n"], True, False),
+    ],
+    ids=["of an older Headwater", "as it is made now", "it can't be told", "no float"],
+)
+def test_a_view_of_versions_that_takes_them_for_one_is_made_anew(
+    view: View, floats: list[str], tells: bool, anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history of before the upgrade kept the view that it had: it is made with the history."""
+    for name, found in {"create_namespace": None, "loaded": None, "ids_there": {}, "rename_back": False}.items():
+        monkeypatch.setattr(tables, name, lambda *_, found=found: found)
+    place = tables.HistoryPlace("lake", "space", "1", 1)
+    columns = [column.name for column in view.table.columns]
+    house = House(view, versions_sql(columns, view.key, place.name(view), "`", floats), tells=tells)
+    place.make(cast(Any, house), view, new=False)
+    assert len(house.made) == anew and all("CAST(`lat` AS STRING)" in text for text in house.made)
 
 
 def test_a_query_of_a_table_and_its_tail_shows_it_too() -> None:

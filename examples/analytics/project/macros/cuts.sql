@@ -4,7 +4,8 @@
 {%- endmacro %}
 
 {# A table at a cut that `headwater as-of FILE --tag NAME` has made: every transaction up to there, whole, and none after
-   it. So all tables that are read at one cut fit together, whatever is written meanwhile. #}
+   it. So all tables that are read at one cut fit together, whatever is written meanwhile.
+   A float of the key is given as `cast(NAME as varchar)`: 0 and -0 are two rows. #}
 {% macro as_of(table, key, name) -%}
 (
     select columns(c -> not starts_with(c, '_hw_'))

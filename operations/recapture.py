@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -201,21 +202,14 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
 def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     refuse_paused(pipeline, list(pipeline.sinks), "nothing was changed")
     _refuse_running(pipeline)
-    at = begun(pipeline) or _from_the_beginning(pipeline)
-    if not at.dropped:
-        _refuse_ending(pipeline)
-        plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
-    _note(pipeline, at)
-    if not at.dropped:
-        _leave(pipeline, say)
-        at = _note(pipeline, replace(at, dropped=True))
-    data = read_pipeline(file)
+    erasing = StateError(
+        f"an erasure of pipeline {pipeline.name} is at work, or an `apply`",
+        means="this would remove topics under it; nothing was changed",
+        fix="run it again when that one has ended",
+    )
+    with Note(pipeline).alone(erasing):
+        at, data = _made_anew(pipeline, file, say)
     if not at.captured:
-        note = Note(pipeline)
-        with note.alone():
-            note.forget_topics()  # of a killed erasure: they are gone, and others get their names
-            apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
-            hand_over(pipeline, text_of(file, data))
         say("every table is read again")
         if not wait_snapshot(pipeline).done:
             raise ConnectError("the snapshot did not come to its end", fix="run the same command again")
@@ -231,6 +225,29 @@ def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         forget_begun(pipeline)
     seconds = round(at_least(at.since, time.time()), 1)
     return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": seconds}
+
+
+def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, bytes]:
+    """Slot, topics and connector as the file says, in place of those of before; nobody erases meanwhile.
+
+    Returns:
+        how far it is, and the file.
+    """
+    at = begun(pipeline) or _from_the_beginning(pipeline)
+    if not at.dropped:
+        _refuse_ending(pipeline)
+        plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
+    _note(pipeline, at)
+    if not at.dropped:
+        _leave(pipeline, say)
+        at = _note(pipeline, replace(at, dropped=True))
+    data = read_pipeline(file)
+    if not at.captured:
+        with suppress(StateError):  # the next erasure says so, and that `apply` is the way out
+            Note(pipeline).forget_topics()  # of a killed one: they are gone, and others get their names
+        apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
+        hand_over(pipeline, text_of(file, data))
+    return at, data
 
 
 def _from_the_beginning(pipeline: Pipeline) -> Recapture:

@@ -59,7 +59,7 @@ def handing(pipeline: Pipeline, text: Text, seen: str | None) -> Iterator[None]:
     """
     note = Note(pipeline)
     busy = StateError(
-        f"an erasure of pipeline {pipeline.name} is at work",
+        f"an erasure of pipeline {pipeline.name} is at work, or a recapture",
         means="it sets topics' settings for a moment and puts back what they were: those of this file would not stay; "
         "nothing was changed",
         fix="run it again when that one has ended",

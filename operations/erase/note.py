@@ -71,7 +71,7 @@ class Note:
             StateError: somebody does (terminal).
         """
         ours = StateError(
-            f"another erasure of pipeline {self._pipeline.name} is at work, or an `apply`",
+            f"another erasure of pipeline {self._pipeline.name} is at work, or an `apply`, or a recapture",
             means="it would take for a topic's own settings what the other has set for a moment; this one has changed "
             "nothing",
             fix="run it again when that one has ended: several keys go one after the other",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from cdc.errors import StateError
+from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, SearchSink
 from operations.rowstore import row_store_settings
 from operations.state.accepted import living_run, runs_without
@@ -61,7 +61,6 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
     """
     folder = state_dir(pipeline) / pipeline.name
     names = [name for name in chosen_sinks(pipeline, only) if only or _left(folder / name)]
-    _refuse_resumed(pipeline, names)
     with ExitStack() as held:
         # All of them before anything is removed, and until nothing is left: nobody takes one whose target is gone.
         dropped: dict[str, list[Generation]] = {}
@@ -72,7 +71,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
                 there = generation.folder.exists()
                 generation.lock(STOP_IT)
                 held.callback(_let_go, generation, there)
-        _refuse_resumed(pipeline, names)  # who has come since
+        _refuse_resumed(pipeline, names)
         for name, generations in dropped.items():
             _drop_sink(pipeline, name, generations)
 
@@ -82,7 +81,8 @@ def _let_go(generation: Generation, there: bool) -> None:
     if there or not generation.folder.exists():
         generation.unlock()
     else:
-        generation.discard()
+        with suppress(Fenced):  # it is gone, and somebody has begun anew there since
+            generation.discard()
 
 
 def _drop_sink(pipeline: Pipeline, name: str, generations: Sequence[Generation]) -> None:

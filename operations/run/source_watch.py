@@ -39,6 +39,8 @@ TABLE_SECONDS = 2.0
 CONNECTOR_SECONDS = 5.0
 # WAL that comes at 1 GiB/s, the most that a disk takes, is 5 GiB by then: half of the budget that is the default.
 WAL_SECONDS = 5.0
+# The sizes of topics, of which somebody changes one in a year: other looks do not wait long for brokers that are away.
+SIZE_SECONDS, SIZE_PATIENCE = 60.0, 3.0
 MEND = (
     "remove it: it is made again, and failovers that were followed are known from the database; if there was one that "
     "`run` has not followed yet, restore it from a copy"
@@ -91,7 +93,7 @@ class SourceWatch:
         self._revival = Revival(pipeline, self.check)
         self._wal = WalWatch(pipeline, self.check)
         self._greeted = False
-        self._resized = frozenset[str]()  # tables that were told of
+        self._resized, self._resized_at = frozenset[str](), time.monotonic()  # tables that were told of, and when
         self._checked = self._looked = self._weighed = 0.0
         self._watching = Repeating("source watch", self._watch, TABLE_SECONDS, at_once=True, last=self._close)
 
@@ -169,7 +171,6 @@ class SourceWatch:
         if time.monotonic() - self._checked >= CHECK_SECONDS:
             self.check()
             self._checked = time.monotonic()
-            self._size()
         if time.monotonic() - self._looked >= CONNECTOR_SECONDS:
             self._looked = time.monotonic()
             if done := self._revival.look():
@@ -177,14 +178,17 @@ class SourceWatch:
         if time.monotonic() - self._weighed >= WAL_SECONDS:
             self._weighed = time.monotonic()
             self.news.extend(self._wal.look())
+        if time.monotonic() - self._resized_at >= SIZE_SECONDS:
+            self._size()
 
     def _size(self) -> None:
         """Say of each topic that somebody has resized, once: `status` tells for as long as it is so."""
-        with suppress(HeadwaterError, psycopg.Error):  # who does not answer is asked again with the next check
-            found = resized(self.pipeline)
+        with suppress(HeadwaterError, psycopg.Error):  # who does not answer is asked again the next time
+            found = resized(self.pipeline, SIZE_PATIENCE)
             new = {table: error for table, error in found.items() if table not in self._resized}
             self.news.extend(f"warning: {line}" for line in in_lines(new))
             self._resized = frozenset(found)
+        self._resized_at = time.monotonic()
 
     def _close(self) -> None:
         self._tables.close()

@@ -98,6 +98,31 @@ def test_a_refusal_leaves_no_folder_of_a_sink_that_never_ran(
     assert not list(never.folder.glob("*")) and dropped == []
 
 
+def test_one_that_is_run_is_told_as_that_though_the_run_has_it_in_its_file(pipeline: Pipeline, file: Path) -> None:
+    """It was told that it is not run just now, and of a pause that nobody had asked for."""
+    note_running(pipeline, this_process(text_of(file, file.read_bytes())))
+    held = register_of(pipeline, "cache").generation(1)
+    held.lock()
+    with pytest.raises(StateError, match="already run by process"):
+        drop_sink_state(pipeline)
+    held.unlock()
+
+
+def test_who_begins_anew_where_a_sink_is_gone_ends_no_drop(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    never, come = register_of(pipeline, "cache"), list[Generation]()
+    shutil.rmtree(never.folder)
+
+    def drop(_pipeline: Pipeline, sink: str, _one: Generation) -> None:
+        if sink == "other":
+            come.append(never.generation(1))
+            come[0].lock()
+
+    monkeypatch.setattr(targets, "drop_generation", drop)
+    drop_sink_state(pipeline, ["cache", "other"])
+    assert come[0].lease.busy()
+    come[0].unlock()
+
+
 def test_one_that_is_begun_meanwhile_is_not_removed_under_who_fills_it(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

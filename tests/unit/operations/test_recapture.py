@@ -18,6 +18,7 @@ from connectors.database.history import Moment
 from connectors.source_gaps import Remembered
 from console.cli.main import cli
 from operations import recapture as place
+from operations.erase.note import Note
 from operations.recapture import FILE, Recapture, begun, recapture
 from operations.run.source_watch import memory
 from operations.state.folder import pipeline_folder, register_of
@@ -151,6 +152,18 @@ def test_a_second_one_is_refused_while_the_first_is_at_work(world: World, monkey
 
     monkeypatch.setattr(place, "drop", drop)
     assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
+
+
+def test_nothing_is_removed_under_an_erasure_and_what_a_killed_one_has_left_of_topics_is_forgotten(
+    world: World,
+) -> None:
+    """Slot, topics and connector were gone before it was refused, "with nothing changed"."""
+    note = Note(world.pipeline)
+    with note.alone(), pytest.raises(StateError, match=r"an erasure of pipeline shop is at work(.|\n)*nothing was"):
+        recapture(world.pipeline, world.file, lambda _line: None)
+    assert world.done == [] and begun(world.pipeline) is None
+    note.begin("topics", "shop.public.t", {"min.compaction.lag.ms": "1"})
+    assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and note.read() == {}
 
 
 def test_it_is_noted_in_which_database_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

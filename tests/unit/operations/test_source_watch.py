@@ -89,9 +89,9 @@ def test_a_topic_that_somebody_has_enlarged_is_told_once_the_servers_answer(
     found = KafkaError("topic shop.public.orders has 5 partitions", means="two partitions", fix="delete it")
     asked: list[Any] = [failing(KafkaUnavailable("down")), failing(psycopg.OperationalError("cut")), dict]
     asked += [lambda: {"t": found}] * 2  # an hour later
-    monkeypatch.setattr(source_watch, "resized", lambda _: asked.pop(0)())
+    monkeypatch.setattr(source_watch, "resized", lambda *_: asked.pop(0)())
     monkeypatch.setattr(source_watch, "check_source", lambda *_: None)
-    monkeypatch.setattr(source_watch, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(source_watch, "SIZE_SECONDS", 0.0)
     watch = SourceWatch(pipeline)
     monkeypatch.setattr(watch._tables, "look", dict)
     watch._watch()

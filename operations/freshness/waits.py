@@ -93,8 +93,10 @@ class Waits:
         """End all waits, and the thread; not what a silent server owes."""
         self._stop.set()
         self._news.set()
-        if self._thread is not None:
-            self._thread.join(END_SECONDS)
+        with self._lock:  # under which it is made and started
+            thread = self._thread
+        if thread is not None:
+            thread.join(END_SECONDS)
         self._sights.close()
         for wait in self._open:
             self.give_up(wait)
@@ -192,7 +194,7 @@ class Waits:
     def _awake(self) -> None:
         self._busy = time.monotonic()
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="waits", daemon=True)
                 self._thread.start()
         self._news.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +172,27 @@ def test_moments_that_are_still_to_come_are_none_once_the_clock_was_put_back() -
     made.confirm(LedgerEntry(4, {"t": {0: 4}}))
     assert made.newest(lambda entry: entry.lsn <= 3) == 1_000.0
     assert made.newest(lambda entry: entry.lsn <= 4) == 1_100.0
+
+
+def test_it_ends_also_while_its_thread_is_just_being_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was stopped in that moment ended with "cannot join thread before it is started"."""
+    waits = Waits(cast(Pipeline, SimpleNamespace(sinks={}, name="p")), cast(Any, None))
+    monkeypatch.setattr(waits, "_run", waits._stop.wait)
+    start, begun = threading.Thread.start, threading.Event()
+
+    def late(self: threading.Thread) -> None:
+        if self.name == "waits":
+            begun.set()
+            time.sleep(0.2)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    asking = threading.Thread(target=waits._awake)
+    asking.start()
+    assert begun.wait(5)
+    waits.close()
+    asking.join()
+    assert waits._thread is not None and not waits._thread.is_alive()
 
 
 def test_who_waits_for_an_age_is_not_answered_by_a_moment_that_is_still_to_come(

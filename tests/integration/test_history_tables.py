@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
-from cdc.records.history import AFTER, OFFSET, OP, PARTITION, POSITION, TIME, as_of_sql
+from cdc.records.history import AFTER, OFFSET, OP, PARTITION, POSITION, TIME, as_of_sql, versions_sql
 from cdc.view import View
 from sinks.iceberg.history import BEGINS, KEY
 from spark.flow import Flow, Reading
@@ -96,6 +96,32 @@ def test_a_column_that_has_the_name_of_one_of_ours_stops_no_history(spark: Spark
     write(spark, place.name(view), 7, id=1, Valid_From="mine")
     (row,) = spark.sql("SELECT Valid_From, _hw_valid_from, is_current FROM hw_lake.names.t_versions").collect()
     assert tuple(row) == ("mine", None, True)
+
+
+def test_versions_tell_a_zero_from_a_negative_one_and_their_view_is_made_anew_only_where_it_is_another(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To Spark both are one number: the view of an older Headwater took two rows for one."""
+    place, view = HistoryPlace("hw_lake", "floats", "source", 1), view_of(Column("id", "float8", "float8"), COLUMNS[1])
+    made, show = list[str](), HistoryPlace._show_versions
+
+    def counted(self: HistoryPlace, spark: SparkSession, view: View) -> None:
+        made.append(view.name)
+        show(self, spark, view)
+
+    monkeypatch.setattr(HistoryPlace, "_show_versions", counted)
+    for new in (True, False):
+        place.make(spark, view, new=new)
+    assert len(made) == 1
+    for at, row in enumerate((0.0, -0.0), start=7):
+        write(spark, place.name(view), at, id=row, branch=at)
+    versions = "SELECT branch FROM hw_lake.floats.t_versions WHERE is_current ORDER BY branch"
+    assert [row["branch"] for row in spark.sql(versions).collect()] == [7, 8]
+    older = versions_sql(["id", "branch"], ["id"], place.name(view), "`")
+    spark.sql(f"CREATE OR REPLACE VIEW hw_lake.floats.t_versions AS {older}")
+    assert [row["branch"] for row in spark.sql(versions).collect()] == [8]
+    place.make(spark, view, new=False)
+    assert len(made) == 2 and [row["branch"] for row in spark.sql(versions).collect()] == [7, 8]
 
 
 def test_a_view_that_can_not_be_made_stops_no_history(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""A file of one view and one cache, whose servers nobody has."""
+"""Files of one view and one cache, or two, whose servers nobody has."""
 
 from __future__ import annotations
 
@@ -12,3 +12,12 @@ views: {{v: {{root: t}}}}
 sinks: {{cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}}}
 engine: {{state_dir: {folder}}}
 """
+# With a second cache of the same view.
+TWO = FILE.replace(
+    """sinks: {{cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}}}
+""",
+    """sinks:
+  cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}
+  other: {{type: redis, url: "redis://127.0.0.1:1", view: v, key_prefix: "o:"}}
+""",
+)

@@ -16,26 +16,14 @@ from operations.state.folder import register_of
 from spark.disk.lease import Lease
 from spark.disk.state import Generation
 from tests.support.begun_beside import begun_beside
+from tests.support.lone_cache import TWO
 from tests.support.promoted import promoted
-
-FILE = """\
-version: 1
-name: p
-source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
-kafka: {{bootstrap: "127.0.0.1:1"}}
-connect: {{url: "http://127.0.0.1:1"}}
-views: {{v: {{root: t}}}}
-sinks:
-  cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}
-  other: {{type: redis, url: "redis://127.0.0.1:1", view: v, key_prefix: "o:"}}
-engine: {{state_dir: {folder}}}
-"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
+    path.write_text(TWO.format(folder=tmp_path / "state"))
     return path
 
 

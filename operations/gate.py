@@ -31,7 +31,7 @@ from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.opened import going_on, kept_tables
 from operations.state.folder import register_of, state_dir
-from operations.state.frozen import with_gone
+from operations.state.frozen import read_by, with_gone
 from operations.state.history import keeps_history, root_tables
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
@@ -165,7 +165,7 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
             if not generation.started:
                 continue
             try:
-                whole = with_gone(pipeline, sink, catalogue)
+                whole = with_gone(pipeline, sink, catalogue, read_by(generation))
                 defined = going_on(pipeline, generation, whole)
                 views = resolve_views(defined, whole, sink)
             except HeadwaterError as error:

@@ -173,7 +173,9 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
 
 
 def _other_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
-    """Whether a sink of all tables keeps one that is captured no more, whose flow has nothing to do, or one that is
-    captured again, whose flow was left out: it is in the definition already, so nobody takes it up as a new one."""
-    tables = named_tables(defined.sinks[sink]) if new.sinks[sink].tables == "all" else []
+    """Whether a warehouse of all tables keeps one that is captured no more, whose flow has nothing to do, or one that
+    is captured again, whose flow was left out: it is in the definition already, so nobody takes it up as a new one.
+    Documents of all tables are kept by one flow, which reads on where that table's topic stands still."""
+    part = new.sinks[sink]
+    tables = named_tables(defined.sinks[sink]) if part.tables == "all" and part.form == "columns" else []
     return any(old.captures(table) != new.captures(table) for table in tables)

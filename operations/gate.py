@@ -115,9 +115,9 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
     for name, search, kept in folding:
         with found.step():
             check_mapping(name, search, _as_spark_found(pipeline, kept))
-    for kept in _generations(pipeline) if pipeline.row_store is None else ():
+    for one in _generations(pipeline) if pipeline.row_store is None else ():
         with found.step(), suppress(StateError):  # a definition that can't be read is for others to name
-            refuse_no_store(as_defined(pipeline, kept), kept)
+            refuse_no_store(as_defined(pipeline, one), one)
     once = {str(part): part for part in found.wrong}
     return list(once.values())
 

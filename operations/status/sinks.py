@@ -230,4 +230,4 @@ def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int
         lag = log.lag(log.ends(topics), offsets)
     except KafkaError:
         return None, None
-    return lag.events, round(lag.seconds, 3)
+    return lag.events, None if lag.seconds is None else round(lag.seconds, 3)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import Part
+from operations.edits.sends import Sent, sends_between
 from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.opened import named_tables
 from operations.state.folder import chosen_sinks, register_of
@@ -47,6 +48,7 @@ class Changes:
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
         widened: sinks of all tables that were none before: they take up what they do not keep yet.
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
+        sends: webhooks, topics and standing queries that begin, end or change.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
     """
 
@@ -57,6 +59,7 @@ class Changes:
     outlived: Mapping[str, Sequence[int]] = field(default_factory=dict)
     widened: Sequence[str] = ()
     reopened: Sequence[tuple[str, int]] = ()
+    sends: Sequence[Sent] = ()
     restart: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,12 +72,13 @@ class Changes:
             "outlived": {sink: list(numbers) for sink, numbers in self.outlived.items()},
             "widened": list(self.widened),
             "reopened": sorted({sink for sink, _ in self.reopened}),
+            "sends": [one.to_dict() for one in self.sends],
             "restart": list(self.restart),
         }
 
     def taken(self, building: Collection[str] = ()) -> int:
         """How many things that process does for the file, besides what it builds already."""
-        own = (self.added, self.removed, self.widened, self.to_dict()["reopened"])
+        own = (self.added, self.removed, self.widened, self.to_dict()["reopened"], self.sends)
         return 0 if self.restart else sum(map(len, own)) + len(self.rebuilt.keys() - set(building))
 
     def lines(self, told: Collection[str] = ()) -> list[str]:
@@ -94,7 +98,8 @@ class Changes:
             which = f"generation{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
         said += [f"run has sink {sink} take up the captured tables that it does not keep yet" for sink in self.widened]
-        return said + [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+        said += [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+        return said + [one.line() for one in self.sends]
 
 
 def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> Changes:
@@ -133,6 +138,7 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
             name for name in mine if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt
         ),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
+        sends=sends_between(old, new, only),
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
-from cdc.pipeline import Pipeline
+from cdc.pipeline import IcebergSink, Pipeline, Sink
 from cdc.pipeline.fields import Part
 from operations.edits.sends import Sent, sends_between
 from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.opened import named_tables
 from operations.state.folder import chosen_sinks, register_of
+from sinks.iceberg.place import Place
 from spark.disk.made_of import as_defined, outdated
 
 # Parts of the file that a running process has been made with: Spark's session, connections, places in the log.
@@ -115,6 +116,7 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
     for name in mine:
         if old.sinks[name].type != new.sinks[name].type:
             restart.append(f"sinks.{name}.type (another kind of sink: give it another name)")
+        restart += [f"sinks.{name}.{key}" for key in other_catalogue(old.sinks[name], new.sinks[name])]
     if only and not mine:
         restart.append(f"sinks ({', '.join(only)}, which it was started for, is gone)")
     if restart:
@@ -140,6 +142,22 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
         sends=sends_between(old, new, only),
     )
+
+
+def other_catalogue(old: Sink, new: Sink) -> list[str]:
+    """The keys by which a warehouse is reached otherwise; none of other sinks. Pure.
+
+    Spark keeps a catalogue as it was when a session first named it, and all else (pyiceberg, DuckDB) opens it anew: the
+    flows would go on in the old one, or with the old token, and everybody else look at the new one.
+
+    Args:
+        old, new: the sink in two files.
+    """
+    if not isinstance(old, IcebergSink) or not isinstance(new, IcebergSink):
+        return []
+    before, after = Place.of(old), Place.of(new)
+    keys = [one.name for one in fields(Place) if one.name != "namespace"]  # of another namespace a generation is built
+    return [key for key in keys if getattr(before, key) != getattr(after, key)]
 
 
 def _restart(old: Pipeline, new: Pipeline) -> list[str]:

@@ -50,6 +50,7 @@ class Changes:
         widened: sinks of all tables that were none before: they take up what they do not keep yet.
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
         sends: webhooks, topics and standing queries that begin, end or change.
+        others: sinks that differ, and that the process was started without.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
     """
 
@@ -61,6 +62,7 @@ class Changes:
     widened: Sequence[str] = ()
     reopened: Sequence[tuple[str, int]] = ()
     sends: Sequence[Sent] = ()
+    others: Sequence[str] = ()
     restart: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +76,7 @@ class Changes:
             "widened": list(self.widened),
             "reopened": sorted({sink for sink, _ in self.reopened}),
             "sends": [one.to_dict() for one in self.sends],
+            "others": list(self.others),
             "restart": list(self.restart),
         }
 
@@ -100,7 +103,10 @@ class Changes:
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
         said += [f"run has sink {sink} take up the captured tables that it does not keep yet" for sink in self.widened]
         said += [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
-        return said + [one.line() for one in self.sends]
+        said += [one.line() for one in self.sends]
+        return said + [
+            f"run does nothing about sink {sink}: it was started for others (--sink)" for sink in self.others
+        ]
 
 
 def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> Changes:
@@ -141,7 +147,19 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         ),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
         sends=sends_between(old, new, only),
+        others=_others(old, new, only) if only else (),
     )
+
+
+def _others(old: Pipeline, new: Pipeline, only: Collection[str]) -> tuple[str, ...]:
+    """Sinks that come, go or differ, with their views, beside those that a process was started for."""
+
+    def said(pipeline: Pipeline, name: str) -> Any:
+        sink = pipeline.sinks.get(name)
+        return None if sink is None else (sink, [pipeline.views.get(view) for view in sink.view_names])
+
+    names = dict.fromkeys((*new.sinks, *old.sinks))
+    return tuple(name for name in names if name not in only and said(old, name) != said(new, name))
 
 
 def other_catalogue(old: Sink, new: Sink) -> list[str]:

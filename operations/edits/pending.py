@@ -8,8 +8,9 @@ from typing import Any
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
 from operations.edits.changes import Changes, changes_between
-from operations.state.accepted import Running, living_run, read_running
+from operations.state.accepted import Running, living_run, read_running, sinks_of
 from operations.state.evolution import read_evolution
+from operations.state.folder import register_of
 
 
 def pending(pipeline: Pipeline) -> Changes | None:
@@ -23,7 +24,8 @@ def pending(pipeline: Pipeline) -> Changes | None:
 
 
 def let_go(pipeline: Pipeline) -> Sequence[str]:
-    """Sinks that a `run` would let go of if this file was applied; also one on another machine that may be alive.
+    """Sinks that a `run` would let go of if this file was applied; also one on another machine that may be alive, and
+    one beside the newest whose note nobody can read, if it has the sink now.
 
     Args:
         pipeline: the loaded file.
@@ -32,7 +34,15 @@ def let_go(pipeline: Pipeline) -> Sequence[str]:
     if running is None or running.alive(pipeline) is False:
         return ()
     changes = _changes(running, pipeline)
-    return () if changes.restart else changes.removed
+    mine = () if changes.restart else changes.removed
+    gone = (name for name in sinks_of(running.taken) if name not in pipeline.sinks)
+    return (*mine, *(one for one in gone if running.only and one not in running.only and _runs(pipeline, one)))
+
+
+def _runs(pipeline: Pipeline, sink: str) -> bool:
+    """Whether somebody has a sink now that the file may lack."""
+    register = register_of(pipeline, sink)
+    return any(register.generation(number).lease.held_by_other() for number in register.kept())
 
 
 def _changes(running: Running, pipeline: Pipeline) -> Changes:
@@ -40,7 +50,7 @@ def _changes(running: Running, pipeline: Pipeline) -> Changes:
         old = loads(running.taken.text, running.taken.file)
     except ConfigError:  # variables that are set for it and not here: it knows by itself what has changed
         return Changes()
-    return changes_between(old, pipeline)
+    return changes_between(old, pipeline, running.only)
 
 
 def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:

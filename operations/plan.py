@@ -69,9 +69,9 @@ class Plan:
 
     def closing(self, file: str) -> str:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
-        # That `run` must be started again is a line, and no change that `apply` makes.
+        # That `run` must be started again, or that nobody knows what it does, is a line, and no change of `apply`.
         asked = 0 if self.edits is None else self.edits.taken(self.building)
-        if self.edits is not None and self.edits.restart and not self.actions:
+        if self.edits is not None and (self.edits.restart or self.edits.unread) and not self.actions:
             return f"`headwater apply {file}` hands the file on"
         them = "it" if len(self.actions) + asked == 1 else "them"
         if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`

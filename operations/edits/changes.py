@@ -52,6 +52,7 @@ class Changes:
         sends: webhooks, topics and standing queries that begin, end or change.
         others: sinks that differ, and that the process was started without.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
+        unread: why the file that it goes by can't be read here, as what will become of this one is not known then.
     """
 
     added: Sequence[str] = ()
@@ -64,6 +65,7 @@ class Changes:
     sends: Sequence[Sent] = ()
     others: Sequence[str] = ()
     restart: Sequence[str] = ()
+    unread: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As ``plan --json`` shows it."""
@@ -78,6 +80,7 @@ class Changes:
             "sends": [one.to_dict() for one in self.sends],
             "others": list(self.others),
             "restart": list(self.restart),
+            "unread": self.unread,
         }
 
     def taken(self, building: Collection[str] = ()) -> int:
@@ -89,6 +92,9 @@ class Changes:
         """What will become of the file in that process, a line each; ``told``: sinks whose rebuild was told already."""
         if self.restart:
             return [f"run must be started again for {', '.join(self.restart)}: until then it goes on with the old file"]
+        if self.unread is not None:
+            unknown = "what becomes of this one is seen once it is applied (`file` in status)"
+            return [f"the file that run goes by can't be read here ({self.unread}): {unknown}"]
         said = [f"run takes up sink {sink}" for sink in self.added]
         more = ", and no other goes on with it: call a sink that was only renamed as before" if self.added else ""
         said += [f"run lets go of sink {sink}; what it holds stays{more}" for sink in self.removed]

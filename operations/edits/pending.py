@@ -33,10 +33,12 @@ def let_go(pipeline: Pipeline) -> Sequence[str]:
     running = read_running(pipeline)
     if running is None or running.alive(pipeline) is False:
         return ()
-    changes = _changes(running, pipeline)
+    changes, only = _changes(running, pipeline), running.only
+    gone = [name for name in sinks_of(running.taken) if name not in pipeline.sinks]
     mine = () if changes.restart else changes.removed
-    gone = (name for name in sinks_of(running.taken) if name not in pipeline.sinks)
-    return (*mine, *(one for one in gone if running.only and one not in running.only and _runs(pipeline, one)))
+    if changes.unread is not None:  # their names can be read all the same
+        mine = [one for one in gone if not only or one in only]
+    return (*mine, *(one for one in gone if only and one not in only and _runs(pipeline, one)))
 
 
 def _runs(pipeline: Pipeline, sink: str) -> bool:
@@ -48,8 +50,8 @@ def _runs(pipeline: Pipeline, sink: str) -> bool:
 def _changes(running: Running, pipeline: Pipeline) -> Changes:
     try:
         old = loads(running.taken.text, running.taken.file)
-    except ConfigError:  # variables that are set for it and not here: it knows by itself what has changed
-        return Changes()
+    except ConfigError as error:  # variables that are set for it and not here: it knows by itself what has changed
+        return Changes(unread=error.what.replace("\n", "; "))
     return changes_between(old, pipeline, running.only)
 
 

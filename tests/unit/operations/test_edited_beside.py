@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from cdc.pipeline import loads
 from operations.edits.pending import let_go, pending
+from operations.plan import Plan
 from operations.state.accepted import Text, note_running, this_process
 from operations.state.folder import register_of
 from spark.disk.lease import Holder
@@ -71,3 +74,31 @@ def test_what_only_another_run_must_be_started_again_for_hides_no_question(files
     new = files.text(more=LAKE.replace("/c.db", "/d.db")).replace(OTHER, "")
     lines, asked = told(files, new)
     assert lines == ["run lets go of sink other; what it holds stays", BESIDE.format("lake")] and asked == ["other"]
+
+
+AUDIT = '  audit: {type: redis, url: "${AUDIT_URL}", view: w, key_prefix: "a:"}'
+
+
+def test_a_file_that_can_not_be_read_here_is_no_unchanged_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was: `plan` ended with 0, and `apply` had the sink let go unasked."""
+    began(files, files.text(more=AUDIT))
+    monkeypatch.delenv("AUDIT_URL", raising=False)
+    new = files.text(column="title")
+    [said], asked = told(files, new)
+    assert "can't be read here" in said and "environment variable AUDIT_URL is not set" in said and asked == ["audit"]
+    found = pending(files.load(column="title"))
+    plan = Plan("p", [], [], [], found)
+    assert plan.asked() == [said] and plan.closing("f") == "`headwater apply f` hands the file on"
+    assert plan.to_dict()["run"]["unread"]
+    monkeypatch.setenv("AUDIT_URL", "redis://127.0.0.1:1")
+    lines, asked = told(files, new)
+    assert lines[0] == "run lets go of sink audit; what it holds stays" and len(lines) == 2 and asked == ["audit"]
+
+
+@pytest.mark.parametrize(("only", "asked"), [("audit", ["audit"]), ("cache", [])])
+def test_so_is_one_of_a_run_of_some_sinks(
+    files: Files, monkeypatch: pytest.MonkeyPatch, only: str, asked: list[str]
+) -> None:
+    began(files, files.text(more=AUDIT), only)
+    monkeypatch.delenv("AUDIT_URL", raising=False)
+    assert told(files, files.text())[1] == asked

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
+from connectors.actions import Action
 from operations.edits.changes import Changes, changes_between
 from operations.state.accepted import Running, living_run, read_running, sinks_of
 from operations.state.evolution import read_evolution
@@ -39,6 +41,24 @@ def let_go(pipeline: Pipeline) -> Sequence[str]:
     if changes.unread is not None:  # their names can be read all the same
         mine = [one for one in gone if not only or one in only]
     return (*mine, *(one for one in gone if only and one not in only and _runs(pipeline, one)))
+
+
+def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> str | None:
+    """A warning where a `run` may be alive that is not told of this file, as its state folder is another; else None.
+
+    Args:
+        pipeline: the loaded file.
+        actions: of ``apply``.
+        begun: whether there was anything in the state folder before it (``operations.state.folder.is_begun``).
+    """
+    if begun or any(action.kind == "connector" and action.before is None for action in actions):
+        return None
+    folder = Path(pipeline.engine.state_dir).absolute()
+    return (
+        f"warning: pipeline {pipeline.name} is captured already, and there is nothing of it in engine.state_dir "
+        f"({folder}): a `run` whose state is elsewhere is not told of this file, and one that is started with this "
+        "folder knows no sink's place. If the key was changed, stop `run` and move the folder there, or put it back"
+    )
 
 
 def _runs(pipeline: Pipeline, sink: str) -> bool:

@@ -45,11 +45,6 @@ def test_a_history_file() -> None:
     assert parse_history("") == {}
 
 
-@pytest.mark.parametrize("lsn", [0, 0x3004BA8, (5 << 32) + 7])
-def test_positions_in_both_forms(lsn: int) -> None:
-    assert parse_lsn(format_lsn(lsn)) == lsn
-
-
 def test_what_holds_all_that_was_seen_may_be_followed() -> None:
     refuse_other_history(KNOWN, NOW, HISTORY, ("i", 5))
     refuse_other_history(replace(KNOWN, wal_lsn=SWITCH), NOW, {1: SWITCH, 2: 9000}, ("i", 6))

@@ -26,7 +26,7 @@ from operations.jobs.jobs import Jobs
 from operations.state.folder import register_of
 from operations.state.letters import note_count
 from spark.disk.files import disk_full, write_atomic
-from tests.support.lone_cache import FILE
+from tests.support.lone_cache import written
 
 LONG = 30.0
 
@@ -52,9 +52,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return load(path)
+    return load(written(tmp_path))
 
 
 @pytest.fixture

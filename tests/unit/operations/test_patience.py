@@ -39,26 +39,15 @@ from spark.disk.process import place
 from spark.disk.status import FlowStatus, state_of
 from spark.machine import cluster, quiet
 from spark.machine.session import _handlers_kept, _none_left
+from tests.support.lone_cache import written
 
-FILE = """\
-version: 1
-name: p
-source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
-kafka: {{bootstrap: "127.0.0.1:1"}}
-connect: {{url: "http://127.0.0.1:1"}}
-views: {{v: {{root: t}}}}
-sinks: {{cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}}}
-engine: {{state_dir: {folder}}}
-"""
 TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
 CATALOGUE = Catalogue({"public.t": TABLE}, "1", 1, "d")
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return path
+    return written(tmp_path)
 
 
 @pytest.fixture(autouse=True)

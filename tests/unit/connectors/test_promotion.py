@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from cdc.errors import ConnectUnavailable, SourceChanged, SourceError, SourceUnavailable, StateError
-from cdc.records.position import format_lsn, parse_lsn
 from connectors import promotion, source_gaps
 from connectors.database import timeline
 from connectors.database.history import Moment

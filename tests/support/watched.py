@@ -10,6 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -29,6 +30,12 @@ NOWHERE = {
     "HEADWATER_REDIS_CACHE": "redis://127.0.0.1:1/0",
 }
 ORIGIN = "http://127.0.0.1:8470"
+
+
+def nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Set the environment in which the examples' files load: servers that nobody has, and a home of the test's own."""
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(folder)}.items():
+        monkeypatch.setenv(name, value)
 
 
 def documented(verb: str) -> dict[str, Any]:

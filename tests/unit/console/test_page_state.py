@@ -13,7 +13,7 @@ from operations.jobs.job import Job
 from operations.overview.history import History
 from operations.overview.watching import Seen
 from tests.support.page_cases import TABLES
-from tests.support.watched import NOWHERE, documented, status, world
+from tests.support.watched import documented, nowhere, status, world
 
 PAUSED = {"since": 1.0, "by": "ann@host", "why": "new disks", "resume_before": 9.0}
 AWAY = {"judgement": "paused", "cause": "paused by ann@host (new disks)", "paused": PAUSED, "age_seconds": 18.9}
@@ -21,8 +21,7 @@ AWAY = {"judgement": "paused", "cause": "paused by ann@host (new disks)", "pause
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 def verified(sink: str, **more: Any) -> dict[str, Any]:

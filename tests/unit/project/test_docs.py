@@ -273,6 +273,12 @@ def test_every_page_and_decision_is_in_its_index() -> None:
         assert there - listed == set(), index
 
 
+def test_every_decision_says_what_would_change_it() -> None:
+    """docs/decisions/README.md promises it."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name for page in pages if "would change our mind" not in page.read_text(encoding="utf-8")] == []
+
+
 def test_source_files_in_the_pages_exist() -> None:
     """Paths like ``cdc/view.py`` in the prose, and names in them; what moves takes its mention along."""
     missing = []

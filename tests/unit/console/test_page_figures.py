@@ -61,13 +61,18 @@ def test_topics_are_counted_and_only_tables_whose_rows_are_read(
 
 def log_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: Any) -> tuple[str, str]:
     """What the page says of topics and of tables that are being read."""
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
-    with world(tmp_path, told={"status": status(search={}), "generations": {}, "tables": tables}) as made:
-        made.look()
-        page = made.browser.get("/").text
+    told = {"status": status(search={}), "generations": {}, "tables": tables}
+    page = overview_page(tmp_path, monkeypatch, told)
     topics, read = re.search(r"<p>([^<]* topics)</p>.*?<dt>being read</dt><dd>(.*?)</dd>", page, re.DOTALL).groups()  # type: ignore[union-attr]
     return topics, read
+
+
+def overview_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]) -> str:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    with world(tmp_path, told=told) as made:
+        made.look()
+        return made.browser.get("/").text
 
 
 @pytest.mark.parametrize(
@@ -84,3 +89,25 @@ def test_what_is_ahead_of_this_clock_is_told_as_now() -> None:
     found = {"at": 135.0, "error": None, "equal": True, "sample": None, "generation": 1}
     said = page.render(now=100.0, link=str, sink={"sink": "search", "verified": found, "generation": 1})
     assert "0.0 s ago: equal" in said
+
+
+WAL = {"retained_bytes": 2**30, "level": "none"}
+
+
+@pytest.mark.parametrize(
+    ("wal", "words"),
+    [
+        ({"level": "over", "growth_bytes_per_second": None, "seconds_to_full": 0.0}, "<strong>it is full</strong>"),
+        ({"level": "over", "growth_bytes_per_second": 9.0, "seconds_to_full": 0.0}, "<strong>it is full</strong>"),
+        ({"growth_bytes_per_second": None, "seconds_to_full": None}, "?"),
+        ({"growth_bytes_per_second": 0.0, "seconds_to_full": None}, '<span class="small">it does not grow</span>'),
+        ({"growth_bytes_per_second": 0.1, "seconds_to_full": None}, '<span class="small">more than a week</span>'),
+    ],
+)
+def test_a_slot_does_not_grow_only_where_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wal: dict[str, Any], words: str
+) -> None:
+    told = status(search={})
+    told["source"]["wal"] |= WAL | wal
+    page = overview_page(tmp_path, monkeypatch, {"status": told, "generations": {}, "tables": TABLES})
+    assert f"<dt>full in</dt><dd>{words}</dd>" in page

@@ -186,9 +186,7 @@ def _flows(reports: Mapping[str, Report]) -> Iterator[Metric]:
     ages: Values = [(of, flow.age) for of, flow in flows if flow.age is not None]
     yield gauge("headwater_flow_age_seconds", "How old what the flow has applied is.", ages)
     # As of the source: what waited when somebody last looked may be more by now.
-    behind: Values = [
-        (of, flow.behind) for of, flow in flows if flow.behind is not None and flow.still is not None
-    ]
+    behind: Values = [(of, flow.behind) for of, flow in flows if flow.behind is not None and flow.still is not None]
     yield gauge("headwater_flow_lag_records", "Records of the log that wait for the flow.", behind)
     told = [(of, flow.status) for of, flow in flows if flow.status is not None]
     for name, said in _COUNTED:

@@ -27,9 +27,9 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
         for each: ``table``, ``state`` (``initial``, ``wanted``, ``requested``: its rows are read, or are to be; or
         ``done``), ``topics`` (how many hold its records), ``records`` (offsets of those; None if that is not known),
         ``records_error`` (why it is not: the brokers are away, or a topic is not there or may not be read; else None),
-        ``rows`` (of the table, by Postgres's estimate), ``again`` (rows are read that the topic had before: ``records`` do not say how far that
-        is), ``gap``: what of its changes is missing, else None; and ``inserted``, ``updated``, ``deleted``: rows, since
-        Postgres began to count; None where it does not.
+        ``rows`` (of the table, by Postgres's estimate), ``again`` (rows are read that the topic had before: ``records``
+        do not say how far that is), ``gap``: what of its changes is missing, else None; and ``inserted``, ``updated``,
+        ``deleted``: rows, since Postgres began to count; None where it does not.
 
     Raises:
         SourceUnavailable: Postgres does not answer (transient). SourceError: it refuses.

@@ -1,4 +1,4 @@
-"""A transaction that takes minutes: the slot stands still until its end, and its records come into the log meanwhile."""
+"""A transaction that takes minutes: the slot stands still until its end, while its records come into the log."""
 
 from __future__ import annotations
 
@@ -111,8 +111,10 @@ def test_brokers_that_do_not_answer_are_no_sign_of_life(tmp_path: Path, monkeypa
     def away(database: Database, _second: int) -> None:
         database.ends = _away
 
-    judgement, remedy = judged(tmp_path, monkeypatch, away)
-    assert judgement == "stalled" and remedy
+    just_asked = 2 + 40 * int(LOOK_SECONDS)
+    judgement, remedy = judged(tmp_path, monkeypatch, away, just_asked)
+    note = keeper.read_source_note(flights(tmp_path))
+    assert judgement == "stalled" and remedy and note is not None and note.error is None
 
 
 def test_a_slot_that_moves_asks_kafka_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

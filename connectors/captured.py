@@ -253,7 +253,8 @@ def _forget(names: Names, table: str) -> Action:
         names.identifier(names.captured), sql.Literal(table)
     )
     run = statements(f"forgetting the capture of {table}", leave)
-    return Action("snapshot", table, "no longer captured; its topic stays as it is", "captured", None, run)
+    detail = "no longer captured; its topic stays as it is, and so do the rows that sinks have of it"
+    return Action("snapshot", table, detail, "captured", None, run)
 
 
 def mark(connection: Connection, names: Names, tables: Iterable[str], state: str, signal_id: str | None = None) -> None:

@@ -53,7 +53,7 @@ class Pace:
 
         Args:
             done: so many.
-            total: of about so many; an estimate may be too low.
+            total: of about so many; 0 if nobody knows. An estimate may be too low: then it is not told any more.
         """
         if self._first is None:
             self._first = done
@@ -61,6 +61,7 @@ class Pace:
         if now < self._due:
             return
         self._due = now + LINE_SECONDS
-        share = f" ({100 * done // total}%)" if total > 0 and done <= total else ""
+        known = 0 < total >= done
+        of, share = (f" of about {total:,}", f" ({100 * done // total}%)") if known else ("", "")
         gone = pace(done, total, done - self._first, now - self._begun)
-        self._say(f"  {done:,} of about {max(total, done):,} {self._what}{share}{gone}")
+        self._say(f"  {done:,}{of} {self._what}{share}{gone}")

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
-from cdc.log.client import denied, translate
+from cdc.log.client import PARTITION_EOF, denied, translate
 from cdc.log.opening import Heard, opened
 from cdc.waits import waiting_for
 
@@ -31,11 +31,12 @@ class Lag:
 
     Attributes:
         events: records between the committed offsets and the log's end (compaction may have removed some of them).
-        seconds: age of the oldest record not yet applied; 0 when there is none.
+        seconds: age of the oldest record not yet applied; 0 when there is none, None when not every partition that is
+            behind has told its next record: the oldest may be there.
     """
 
     events: int
-    seconds: float
+    seconds: float | None
 
 
 @dataclass
@@ -174,37 +175,41 @@ class LogEnds:
         """
         behind = _behind(ends, committed)
         found = self._first(behind)
-        stamps = [found.get((at.topic, at.partition), (-1, 0)) for at in behind]
+        stamps = [found.get((at.topic, at.partition)) or (-1, 0) for at in behind]
         if any(offset != at.offset or stamp <= 0 for at, (offset, stamp) in zip(behind, stamps, strict=True)):
             return None
         return min((stamp for _, stamp in stamps), default=time.time() * 1000) / 1000
 
-    def _age(self, behind: list[TopicPartition]) -> float:
-        stamps = [stamp for _, stamp in self._first(behind).values()]
+    def _age(self, behind: list[TopicPartition]) -> float | None:
+        found = self._first(behind)
+        stamps = [at[1] for at in found.values() if at is not None]
+        if len(found) < len(behind):
+            return None
         return at_least(min(stamps) / 1000, time.time()) if stamps else 0.0
 
     @waiting_for("Kafka: how old the next records are")
-    def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int]]:
-        """The next record of each partition that has one: offset and time (epoch milliseconds).
+    def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int] | None]:
+        """The next record of each partition: offset and time (epoch milliseconds); None of one that has none left, as
+        where all is compacted, or a transaction's mark. Of partitions that did not answer in time nothing.
 
         Raises:
             KafkaError: a topic may not be read: as if there were nothing, its lag would be 0 s (terminal).
         """
         if self._consumer is None:
             own = {"group.id": "headwater-status", "enable.auto.commit": False, "isolation.level": "read_committed"}
-            self._consumer = opened(Consumer, {**self._settings, **own})
+            self._consumer = opened(Consumer, {**self._settings, **own, "enable.partition.eof": True})
         self._consumer.assign(behind)
         until = time.monotonic() + TIMEOUT_SECONDS
-        seen: dict[tuple[str | None, int | None], tuple[int, int]] = {}
+        seen: dict[tuple[str | None, int | None], tuple[int, int] | None] = {}
         while len(seen) < len(behind) and time.monotonic() < until:
             message = self._consumer.poll(0.2)
             error = None if message is None else message.error()
             if message is not None and error is not None and denied(error):
                 self._consumer.unassign()
                 raise translate(f"reading topic {message.topic()}", KafkaException(error), self._bootstrap)
-            if message is None or error is not None:
+            if message is None or (error is not None and error.code() != PARTITION_EOF):
                 continue
-            at = (message.offset() or 0, message.timestamp()[1])
+            at = None if error is not None else (message.offset() or 0, message.timestamp()[1])
             seen.setdefault((message.topic(), message.partition()), at)
         self._consumer.unassign()
         return seen

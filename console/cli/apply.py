@@ -43,16 +43,22 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from console.cli.shared.show_action import Actions
     from console.cli.shared.snapshot_bars import SnapshotView
     from operations.edits.handing import applied_last, handing
-    from operations.edits.pending import let_go, pending, told, under_way
+    from operations.edits.pending import let_go, pending, told, under_way, unheard
     from operations.gate import refuse_wrong_views
     from operations.state.accepted import text_of
+    from operations.state.folder import is_begun
 
     data = read_pipeline(file)
     pipeline = loads(data, str(file))
     with saying_why():
         refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
         seen = None if yes else applied_last(pipeline)
-        edits, removed, (building, _) = pending(pipeline), let_go(pipeline), under_way(pipeline)
+        edits, removed, (building, _), begun = (
+            pending(pipeline),
+            let_go(pipeline),
+            under_way(pipeline),
+            is_begun(pipeline),
+        )
     if removed and not yes:
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     within = handing(pipeline, text_of(file, data), seen)
@@ -61,6 +67,8 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
             result = apply(pipeline, within=within)
         else:
             result = apply(pipeline, shown.show, begins=shown.begins, within=within)
+    if warning := unheard(pipeline, result.actions, begun=begun):
+        click.echo(warning, err=True)
     if not as_json:
         taken = edits.lines() if edits is not None else []
         for line in taken:

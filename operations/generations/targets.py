@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
+from itertools import chain
 from pathlib import Path
 
 from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, SearchSink
-from operations.rowstore import row_store_settings
+from operations.rowstore import refuse_no_store, row_store_settings
 from operations.state.accepted import living_run, runs_without
 from operations.state.alarms import forget_alarm
 from operations.state.folder import chosen_sinks, register_of, state_dir
@@ -57,6 +58,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
 
     Raises:
         StateError: a process is running a sink, or would do so at once (nothing was removed then).
+        ConfigError: a generation joins tables, and the file has no ``row_store`` (nor then).
         SinkUnavailable, SinkRefused: a target's server does not answer or refuses; the same again goes on.
     """
     folder = state_dir(pipeline) / pipeline.name
@@ -72,6 +74,8 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
                 generation.lock(STOP_IT)
                 held.callback(_let_go, generation, there)
         _refuse_resumed(pipeline, names)
+        for generation in chain.from_iterable(dropped.values()):
+            refuse_no_store(as_defined(pipeline, generation), generation)
         for name, generations in dropped.items():
             _drop_sink(pipeline, name, generations)
 
@@ -153,8 +157,10 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
         generation: of the sink.
 
     Raises:
+        ConfigError: it joins tables, and the file has no ``row_store``: nobody would know of its rows any more.
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
+    refuse_no_store(pipeline, generation)
     noted = filter(pipeline.sinks[name].can_name, generation.views())
     views = sorted({*noted, *views_of_file(pipeline, name)})
     if views:

@@ -137,11 +137,20 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
     sweep = asked.get("sweep")
     wish = Wish(tuple(asked.get("tables") or ()), asked.get("where"), sweep=sweep is None or bool(sweep))
     tables = resnapshot(pipeline, wish, say)
-    pace = Pace(say, "rows read again")
+    reading, looking = Pace(say, "rows read again"), dict[str, Pace]()
 
     def show(now: Progress) -> None:
         mine = [one for one in now.tables if one.table in tables]
-        pace.at(sum(one.rows for one in mine), sum(one.total or 0 for one in mine))
+        # One after the other is swept; those that were before stay told, in front of it.
+        if swept := [one for one in mine if one.sweeping]:
+            at = swept[-1]
+            if at.table not in looking:
+                looking[at.table] = Pace(say, f"records of {at.table} looked at for missed deletes")
+            looking[at.table].at(at.rows, at.total or 0)
+            return
+        # Of rows under a condition, or of a large table, nobody knows how many they are; nor then how many are all.
+        totals = [one.total for one in mine if one.total is not None]
+        reading.at(sum(one.rows for one in mine), sum(totals) if len(totals) == len(mine) else 0)
 
     progress = wait_snapshot(pipeline, show)
     found = {at.table: {"rows": at.rows, "swept": at.swept, "done": at.done} for at in progress.tables}

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from operations.status.sinks import read_offsets
+
 # Between two samples that are kept, and for how long they are.
 EVERY_SECONDS, HOUR = 5.0, 3_600
 # Rates are over this time: a flow's counts move once a batch, and a batch of a fill takes seconds.
@@ -22,10 +24,12 @@ class Sample:
         at: epoch seconds.
         behind: records that it has not applied; None if not known.
         age: seconds since the commit up to which its readers have everything; None if not known.
-        read: offsets that it has read, over all topics.
+        read: offsets that it has read, over all topics; while a joined view is filled, of that.
         written: what the sink has been told to write or delete since its process started.
         ends: offsets of the log's ends of the topics that it reads; None if not known.
         state: of the sink.
+        counters: whose counts these are: generation, and of each flow its process, its topics and whether it is filled.
+            From one to another they jump, and nothing was read or written for it.
     """
 
     at: float
@@ -35,6 +39,7 @@ class Sample:
     written: int
     ends: int | None
     state: str
+    counters: tuple[Any, ...] = ()
 
 
 def age_of(sink: Mapping[str, Any], promised: float | None) -> float | None:
@@ -50,10 +55,14 @@ def age_of(sink: Mapping[str, Any], promised: float | None) -> float | None:
 
 def sample_of(sink: Mapping[str, Any], age: float | None, at: float) -> Sample:
     """A sample of one of ``status --json``'s sinks."""
-    read = sum(end for flow in sink["flows"] for parts in flow["offsets"].values() for end in parts.values())
-    written = sum(flow[name] for flow in sink["flows"] for name in ("written", "deleted", "stale"))
+    flows = sink["flows"]
+    read = sum(read_offsets(flow) for flow in flows)
+    filled = sum(flow["fill"]["done"] for flow in flows if flow["fill"])
+    written = sum(flow[name] for flow in flows for name in ("written", "deleted", "stale"))
+    of = [(flow["flow"], flow["pid"], sorted(flow["offsets"]), bool(flow["fill"])) for flow in flows]
     behind = sink["lag_events"]
-    return Sample(at, behind, age, read, written, None if behind is None else read + behind, sink["state"])
+    ends = None if behind is None else read + behind
+    return Sample(at, behind, age, read + filled, written, ends, sink["state"], (sink["generation"], of))
 
 
 class History:
@@ -98,15 +107,14 @@ class History:
 
 
 def _rate(samples: list[Sample], name: str) -> float | None:
-    """What was gained over the time; what goes back (a new process, another generation) does not count."""
+    """What was gained over the time in which the same counted; what goes back (a flow began anew) does not count."""
     if not samples:
         return None
     since, until = samples[-1].at - RATE_SECONDS, samples[-1].at
-    found: list[tuple[float, int | None]] = [
-        (one.at, getattr(one, name)) for one in samples if since <= one.at <= until
-    ]
-    known = [(at, count) for at, count in found if count is not None]
-    if len(known) < 2 or known[-1][0] <= known[0][0]:
+    known = [one for one in samples if since <= one.at <= until and getattr(one, name) is not None]
+    pairs = [(before, after) for before, after in pairwise(known) if before.counters == after.counters]
+    seconds = sum(after.at - before.at for before, after in pairs)
+    if seconds <= 0:
         return None
-    gained = sum(max(after - before, 0) for (_, before), (_, after) in pairwise(known))
-    return round(gained / (known[-1][0] - known[0][0]), 2)
+    gained: int = sum(max(getattr(after, name) - getattr(before, name), 0) for before, after in pairs)
+    return round(gained / seconds, 2)

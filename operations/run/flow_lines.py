@@ -28,12 +28,18 @@ class FlowLines:
     def __init__(self, goal: Goal, say: Say, line_seconds: float = LINE_SECONDS) -> None:
         self.goal, self.say, self.line_seconds = goal, say, line_seconds
         self._told: dict[str, tuple[str, str | None, int]] = {}
-        self._begun: dict[str, int] = {}
-        self._since = self._next = time.monotonic()
+        # Of each flow: offsets done, of how many, and when that was, as it was first seen on this way.
+        self._begun: dict[str, tuple[int, int, float]] = {}
+        self._next = time.monotonic()
 
     def show(self, statuses: Sequence[FlowStatus]) -> None:
         """Tell what is new, given the flows' states now."""
         due = time.monotonic() >= self._next
+        self.goal.look()
+        gone = self._told.keys() - {run.flow.title for run in self.goal.running}
+        for title in gone:  # one that comes back begins anew: what it did before has another age
+            self._told.pop(title)
+            self._begun.pop(title, None)
         for run, status in zip(self.goal.running, statuses, strict=True):
             self._line(run, status, due=due)
         if due:
@@ -58,8 +64,12 @@ class FlowLines:
 
     def _pace(self, title: str, done: int, total: int) -> str:
         """``, 12,000/s, 3 min left``; nothing when it is done or has not begun."""
-        came = done - self._begun.setdefault(title, done)
-        return pace(done, total, came, time.monotonic() - self._since)
+        now = time.monotonic()
+        first, whole, since = self._begun.get(title, (done, total, now))
+        if whole != total or done < first:  # from a fill to what came meanwhile, or a fill that was begun anew
+            first, since = done, now
+        self._begun[title] = first, total, since
+        return pace(done, total, done - first, now - since)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""How far flows are on their way to the end that the log had when somebody began to look."""
+"""How far flows are on their way to the end that the log had when they were first seen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 from cdc.errors import KafkaError
@@ -15,8 +16,7 @@ from spark.shorter import furthest
 
 
 class Goal:
-    """The log's end at the start, and each flow's way there; of topics that only a flow reads that was taken up later,
-    their end when it is first looked at.
+    """Each flow's way to the end that the log had when it was first seen: at the start, or when it was taken up later.
 
     Args:
         pipeline: for Kafka's address.
@@ -26,8 +26,8 @@ class Goal:
     def __init__(self, pipeline: Pipeline, running: Sequence[Running]) -> None:
         self.running = running
         self._log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
-        self._ends: dict[str, dict[int, int]] = {}
-        self._ask(topic for run in running for topic in run.flow.spec.topics)
+        self._ends: dict[Path, dict[str, dict[int, int]]] = {}
+        self.look()
 
     def __enter__(self) -> Goal:
         return self
@@ -37,9 +37,17 @@ class Goal:
     ) -> None:
         self._log.close()
 
-    def _ask(self, topics: Iterable[str]) -> None:
-        """Ask for the ends of these topics that are not known yet; the others stay as they were at the start."""
-        unknown = {topic for topic in topics if topic not in self._ends}
+    def look(self) -> None:
+        """Notice flows that have come, for whom the log ends where it does now, and forget those that have gone: one
+        that comes back, as from a pause, has come then."""
+        before, now = self._ends, [*self.running]
+        self._ends = {run.flow.checkpoint: before.get(run.flow.checkpoint, {}) for run in now}
+        self._ask([run for run in now if run.flow.checkpoint not in before])
+
+    def _ask(self, runs: Sequence[Running]) -> None:
+        """Ask, in one go, for the ends of the topics of flows that are not known of them yet; what is stays so."""
+        ends_of = [(run.flow.spec.topics, self._ends.setdefault(run.flow.checkpoint, {})) for run in runs]
+        unknown = {topic for topics, known in ends_of for topic in topics if topic not in known}
         if unknown:
             read = [run.flow for run in self.running if not run.failed]
             places = [furthest(flow, *committed_offsets(flow.checkpoint)) for flow in read]
@@ -47,13 +55,17 @@ class Goal:
                 for topic, ends in self._log.ends(sorted(unknown)).items():
                     # An end before what a flow has read is none to reach: such a flow is refused at its start, unless
                     # the log is whole again by then.
-                    if not any(lacking({topic: ends}, place) for place in places):
-                        self._ends[topic] = ends
+                    if any(lacking({topic: ends}, place) for place in places):
+                        continue
+                    for topics, known in ends_of:
+                        if topic in topics:
+                            known.setdefault(topic, ends)
 
     def _of(self, run: Running) -> dict[str, dict[int, int]]:
         """The log's ends of a flow's topics, as far as they are known; asked for again while they are not."""
-        self._ask(run.flow.spec.topics)
-        return {topic: self._ends[topic] for topic in run.flow.spec.topics if topic in self._ends}
+        self._ask([run])
+        known = self._ends[run.flow.checkpoint]
+        return {topic: known[topic] for topic in run.flow.spec.topics if topic in known}
 
     def way(self, run: Running) -> tuple[int, int]:
         """Offsets done and to do for a flow; of a joined view that is being filled, records of both its passes."""
@@ -67,7 +79,8 @@ class Goal:
         return done, total
 
     def caught_up(self) -> bool:
-        """Whether every flow that is not failed has committed what the log held at the start."""
+        """Whether every flow that is not failed has committed what the log held when it was first seen."""
+        self.look()
         return all(run.failed or self._there(run) for run in self.running)
 
     def _there(self, run: Running) -> bool:

@@ -177,6 +177,7 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     worst = next((state for state in STATES if state in states), "never run")
     at_work = [flow for flow in flows if flow["state"] != "finished"]  # a table that was let go falls behind no more
     lags = [flow["lag_events"] for flow in at_work]
+    ways = [_way(flow) for flow in at_work]
     ages = [flow["lag_seconds"] for flow in at_work]
     refused = generation.refused()  # no process runs it, whatever its flows said last
     return {
@@ -186,14 +187,37 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
         "lag_seconds": None if not ages or None in ages else max(ages),
         "last_error": refused or next((flow["last_error"] for flow in flows if flow["last_error"]), None),
         "warning": next((flow["warning"] for flow in flows if flow["warning"]), None),
+        "progress": _together(ways),
         "flows": flows,
         "upkeep": read_note(generation.folder),
     }
 
 
+def _way(flow: Mapping[str, Any]) -> dict[str, int] | None:
+    """How far a flow is in its own topics; before its fill has ended, in that."""
+    if flow["fill"] is not None or flow["lag_events"] is None:
+        filled: dict[str, int] | None = flow["fill"]
+        return filled
+    done = read_offsets(flow)
+    return {"done": done, "total": done + flow["lag_events"]}
+
+
+def _together(ways: Sequence[Mapping[str, int] | None]) -> dict[str, int] | None:
+    """How far all of them are; None if that is not known of each."""
+    known = [way for way in ways if way is not None]
+    if not known or len(known) < len(ways):
+        return None
+    return {name: sum(way[name] for way in known) for name in ("done", "total")}
+
+
+def read_offsets(flow: Mapping[str, Any]) -> int:
+    """Offsets up to which a flow has read, over all partitions."""
+    return sum(at for parts in flow["offsets"].values() for at in parts.values())
+
+
 def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[str, Any]:
     from spark.disk.checkpoint import committed_offsets
-    from spark.disk.filling import passes_before
+    from spark.disk.filling import fill_progress, passes_before
     from spark.disk.status import FlowStatus
 
     folder, holder = generation.flow_folder(name), generation.lease.holder()
@@ -202,6 +226,7 @@ def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[s
     # What an earlier process said last is no news of the one that starts, or works, now.
     told = status if status is not None and not taken_over(status, holder) else None
     batch, offsets = committed_offsets(folder / "checkpoint")
+    filled = fill_progress(folder)
     lag_events, lag_seconds, lag_error = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
     return {
         "flow": name,
@@ -212,6 +237,7 @@ def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[s
         "lag_events": lag_events,
         "lag_seconds": lag_seconds,
         "lag_error": lag_error,
+        "fill": None if filled is None else {"done": filled[0], "total": filled[1]},
         **{
             name: getattr(told, name) if told else 0 for name in ("written", "deleted", "stale", "rejected", "deferred")
         },
@@ -234,4 +260,4 @@ def _lag(
         lag = log.lag(log.ends(topics), offsets)
     except KafkaError as error:
         return None, None, error.what
-    return lag.events, round(lag.seconds, 3), None
+    return lag.events, None if lag.seconds is None else round(lag.seconds, 3), None

@@ -190,6 +190,16 @@ def passes_before(folder: Path) -> int:
     return 0 if state is None else state.slices
 
 
+def fill_progress(folder: Path) -> tuple[int, int] | None:
+    """Offsets done and to do, in both passes, of a fill that has not ended: until then the flow's checkpoint is empty.
+    None of a flow that is in none, or if its notes can't be read."""
+    try:
+        state = load(folder) if in_fill(folder) else None
+    except (OSError, StateError):
+        return None
+    return None if state is None else state.progress()[1:]
+
+
 def write_live(folder: Path) -> None:
     """Remember that the fill has ended, and that the query goes on from there."""
     write_atomic(folder / PHASE, json.dumps({"phase": "live"}))

@@ -47,6 +47,9 @@ class FlowBars:
         if self.lines is not None:
             self.lines.show(statuses)
             return
+        self.goal.look()
+        for gone in self.bars.keys() - {run.flow.title for run in self.goal.running}:
+            self.progress.remove_task(self.bars.pop(gone))
         for run, status in zip(self.goal.running, statuses, strict=True):
             self._bar(run, status)
 

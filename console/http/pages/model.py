@@ -154,12 +154,9 @@ def _differs(found: Mapping[str, Any] | None, generation: int) -> str | None:
 
 
 def _build(one: Mapping[str, Any], more: Mapping[str, Any], sink: Mapping[str, Any]) -> dict[str, Any]:
-    """One generation, with how much of the log it has: what it has read, of what there is."""
-    read = sum(end for flow in sink["flows"] for parts in flow["offsets"].values() for end in parts.values())
-    total = None if sink["lag_events"] is None else read + sink["lag_events"]
-    share = None
-    if total is not None and one["lag_events"] is not None:
-        share = 1.0 if total == 0 else max(0.0, min(1.0, 1 - one["lag_events"] / total))
+    """One generation, with how much it has of the log of its own topics."""
+    way = one["progress"]
+    share = None if way is None else min(1.0, way["done"] / way["total"]) if way["total"] else 1.0
     living = one["stage"] == "living"
     judgement = sink["judgement"] if living else beside(one["state"], one["last_error"]).judgement
     return {

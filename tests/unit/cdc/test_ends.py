@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log import ends
+from cdc.log.client import PARTITION_EOF
 from cdc.log.ends import LogEnds
 from tests.support.brokers import Brokers
 
@@ -66,3 +72,48 @@ def test_brokers_that_are_away_are_told_to_each_and_asked_once(brokers: Brokers)
         with pytest.raises(KafkaUnavailable, match="Kafka does not answer"):
             log.ends([name])
     assert brokers.requests == ["describe"]
+
+
+def told(part: int, stamp: int = 0, error: int | None = None) -> Any:
+    """What a consumer hands out: a record, or what librdkafka has to say of a partition."""
+    said = None if error is None else CoreError(error)
+    answers: dict[str, Any] = {"topic": "t", "partition": part, "offset": 5, "error": said, "timestamp": (1, stamp)}
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in answers.items()})
+
+
+def seconds(monkeypatch: pytest.MonkeyPatch, *messages: Any) -> float | None:
+    """How far behind who has read up to 5 of 10 of two partitions is said to be, as brokers say this and no more."""
+    left = list(messages)
+
+    def opened(settings: dict[str, Any]) -> Any:
+        assert settings["enable.partition.eof"] is True
+        return SimpleNamespace(
+            assign=lambda _: None, unassign=lambda: None, poll=lambda _: left.pop(0) if left else None
+        )
+
+    monkeypatch.setattr(ends, "Consumer", opened)
+    monkeypatch.setattr(ends, "TIMEOUT_SECONDS", 0.05)
+    lag = LogEnds("h:1", {}).lag({"t": {0: 10, 1: 10}}, {"t": {0: 5, 1: 5}})
+    assert lag.events == 10
+    return lag.seconds
+
+
+def test_the_age_of_what_waits_is_not_known_before_every_partition_has_told(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that were slow: "lag 1,000, behind 0.0 s"; where one had answered, its age was that of all."""
+    then = round((time.time() - 60) * 1000)
+    assert seconds(monkeypatch) is None
+    assert seconds(monkeypatch, told(0, then)) is None
+    assert seconds(monkeypatch, told(0, then), told(1, error=CoreError._TRANSPORT)) is None
+    assert seconds(monkeypatch, told(0, then), told(1, then + 9_000)) == pytest.approx(60, abs=5)
+
+
+def test_a_partition_in_which_nothing_is_left_keeps_no_age_unknown(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All there is compacted, or a transaction's mark; who asked waited for it for 5 s, each time."""
+    then = round((time.time() - 60) * 1000)
+    gone = told(1, error=PARTITION_EOF)
+    assert seconds(monkeypatch, gone, told(0, then)) == pytest.approx(60, abs=5)
+    assert seconds(monkeypatch, gone, told(0, error=PARTITION_EOF)) == 0.0

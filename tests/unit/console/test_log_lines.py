@@ -168,7 +168,7 @@ def test_the_last_word_is_in_the_form_of_the_others(
 
 def test_lines_of_a_flow_say_which_and_its_batch(as_json: None, capsys: pytest.CaptureFixture[str]) -> None:
     flow = Flow("flight", FlowSpec("search", {}, {}, {}, {}, {}, generation=3), Reading("", {}, None), Path("f"))
-    goal = SimpleNamespace(running=[SimpleNamespace(flow=flow)], way=lambda _run: (5, 10))
+    goal = SimpleNamespace(running=[SimpleNamespace(flow=flow)], look=lambda: None, way=lambda _run: (5, 10))
     status = FlowStatus("search@3/flight", "running", 1, 41, 9, 7, 0, 0, 0, 0, 0, 0, None, [], 0.0)
     FlowLines(cast(Any, goal), say).show([status])
     [told] = lines(capsys)

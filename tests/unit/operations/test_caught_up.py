@@ -49,9 +49,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return made
 
 
-def flow(folder: Path, topic: str, **said: Any) -> Running:
+def flow(folder: Path, topic: str, name: str = "", **said: Any) -> Running:
     """A flow that reads one topic, and has committed nothing."""
-    checkpoint = folder / topic
+    checkpoint = folder / (name or topic)
     made = SimpleNamespace(spec=SimpleNamespace(topics=[topic]), checkpoint=checkpoint)
     return cast(Running, SimpleNamespace(flow=made, filling=False, deferred=0, failed=False, query=None, **said))
 
@@ -81,6 +81,39 @@ def test_a_flow_that_is_taken_up_late_has_its_topic_to_read(tmp_path: Path, log:
         commits(late, 7)
         log.held = {"a": 50, "b": 70}  # a writer that does not rest keeps nobody from being caught up
         assert goal.caught_up()
+
+
+def test_one_that_comes_late_has_all_of_its_topic_to_read_whoever_knew_an_end_of_it(tmp_path: Path, log: Log) -> None:
+    """Of a sink that was added after days the whole first load was "100% of the log", which had grown since."""
+    first = flow(tmp_path, "a")
+    running = [first]
+    with Goal(PIPELINE, running) as goal:
+        commits(first, 5)
+        log.held["a"] = 1_000
+        late = flow(tmp_path, "a", "late")
+        running.append(late)
+        assert not goal.caught_up()
+        commits(late, 50)
+        log.held["a"] = 2_000
+        assert not goal.caught_up() and goal.way(late) == (50, 1_000) and goal.way(first) == (5, 5)
+        commits(late, 1_000)
+        assert goal.caught_up()
+        running.remove(first)  # a pause
+        goal.look()
+        running.append(flow(tmp_path, "a"))
+        assert not goal.caught_up() and goal.way(running[-1]) == (5, 2_000)
+
+
+def test_flows_that_come_together_are_one_question(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ends = list[list[str]](), log.ends
+    monkeypatch.setattr(log, "ends", lambda topics: asked.append(list(topics)) or ends(topics))
+    running = [flow(tmp_path, "a")]
+    with Goal(PIPELINE, running) as goal:
+        running += [flow(tmp_path, "a", "x"), flow(tmp_path, "b", "y")]
+        for _ in range(3):
+            goal.look()
+            assert [goal.way(run)[1] for run in running] == [5, 5, 7]
+    assert asked == [["a"], ["a", "b"]]
 
 
 def test_a_topic_that_is_not_there_holds_up_only_who_reads_it(tmp_path: Path, log: Log) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ import pytest
 from cdc.errors import DiskFull, StateError
 from cdc.pipeline import Pipeline, load
 from cdc.polling import poll
+from connectors.progress import TableProgress
 from operations.generations import lag
 from operations.jobs import jobs as module
 from operations.jobs import work as working
@@ -189,6 +190,40 @@ def test_rows_that_are_gone_are_looked_for_unless_a_job_says_otherwise(
     report = working.resnapshot_step(print, Path(pipeline.file), None, asked)
     assert [wish.sweep for wish in wishes] == [swept]
     assert report["tables"] == {"public.t": {"rows": 3, "swept": 3, "done": True}}
+
+
+def test_a_job_that_reads_again_says_how_far_it_is_as_far_as_that_is_known(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a table of which nobody knew how many there are were added to the total of the others, or were all of it;
+    and records that were looked at for missed deletes were told as rows read again."""
+    known, unknown = TableProgress("public.a", 40, 100, done=False), TableProgress("public.b", 5, None, done=False)
+    another = TableProgress("public.another", 7, None, done=False)
+    sweep = replace(known, rows=30, total=60, done=False, sweeping=True)
+    steps = [
+        (known, another),
+        (known, unknown),
+        (unknown, sweep),
+        (sweep, replace(unknown, rows=900, total=1000, sweeping=True)),
+    ]
+
+    def waits(_pipeline: Pipeline, show: Any) -> Any:
+        for tables in steps:
+            show(SimpleNamespace(tables=tables))
+        return SimpleNamespace(tables=[])
+
+    monkeypatch.setattr("operations.pace.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("connectors.resnapshot.resnapshot", lambda *_: ["public.a", "public.b"])
+    monkeypatch.setattr("connectors.snapshot.wait_snapshot", waits)
+    said = list[str]()
+    assert pipeline.file is not None
+    working.resnapshot_step(said.append, Path(pipeline.file), None, {})
+    assert [line.strip() for line in said] == [
+        "40 of about 100 rows read again (40%)",
+        "45 rows read again",
+        "30 of about 60 records of public.a looked at for missed deletes (50%)",
+        "900 of about 1,000 records of public.b looked at for missed deletes (90%)",
+    ]
 
 
 def test_one_that_is_under_way_is_kept_however_many_newer_ones_have_ended(

@@ -63,6 +63,40 @@ def test_rates_are_over_the_last_while_and_never_negative() -> None:
     assert rates["written"] is not None and 0 < rates["written"] < 5  # a new process began to count anew
 
 
+def seen_at(at: float, *, written: int, fill: Any = None, offset: int = 0, behind: int = 0, **more: Any) -> Sample:
+    """What is seen of a sink of one flow."""
+    [flow] = documented("status")["sinks"][0]["flows"]
+    offsets = {"t": {"0": offset}} if offset else {}
+    flow |= {"written": written, "deleted": 0, "stale": 0, "fill": fill, "offsets": offsets}
+    sink = documented("status")["sinks"][0] | {"flows": [flow | more.pop("flow", {})], "lag_events": behind, **more}
+    return sample_of(sink, None, at)
+
+
+@pytest.mark.parametrize("other", [{"generation": 2}, {"flow": {"pid": 7}}, {"flow": {"flow": "another"}}])
+def test_what_another_counts_is_no_rate(other: dict[str, Any]) -> None:
+    """A promotion to a generation whose process had written more was 500,000 records a second, for a while."""
+    history = History()
+    for at in range(6):
+        history.add(seen_at(100.0 + at, written=50 + at, offset=1_000 + at))
+    history.add(seen_at(106.0, written=5_000_000, offset=9_000_000, **other))
+    assert history.rates() == {"log": 1.0, "read": 1.0, "written": 1.0}
+    history.add(seen_at(108.0, written=5_000_022, offset=9_000_008, **other))
+    assert history.rates() == {"log": 1.86, "read": 1.86, "written": 3.86}
+    history.add(seen_at(125.0, written=6_000_000, offset=9_500_000))
+    assert history.rates()["read"] is None, "who counts since has not counted on"
+
+
+def test_a_fill_is_read_at_the_rate_of_its_passes_and_its_end_is_none() -> None:
+    """0 records a second for hours, and all at once when it had ended."""
+    history = History()
+    for at in range(6):
+        fill = {"done": 1_000 * at, "total": 18_000}
+        history.add(seen_at(100.0 + at, written=800 * at, fill=fill, behind=10_000))
+    assert history.rates() == {"log": 0.0, "read": 1_000.0, "written": 800.0}
+    history.add(seen_at(106.0, written=5_000, offset=9_990, behind=10))
+    assert history.rates() == {"log": 0.0, "read": 1_000.0, "written": 800.0}
+
+
 def test_an_hour_is_kept_and_no_more() -> None:
     history = History()
     for at in range(0, 2 * HOUR):
@@ -116,6 +150,18 @@ def test_a_look_that_is_old_or_of_before_the_clock_was_put_back_is_said_to_be_ol
     assert (view["age"], view["stale"]) == (age, stale)
     view = overview(Seen(1, 3_600.0, 0.1), {}, now)
     assert (view["age"], view["stale"]) == (0.0, True)
+
+
+def test_how_far_a_generation_is_is_measured_by_its_own_topics() -> None:
+    """One that read a small topic of a large sink was at 90 % before it had begun, one that read others at 0 %."""
+    [living] = documented("status")["sinks"][0]["generations"]
+    ways = [{"done": done, "total": total} for done, total in ((0, 1_000), (10_000, 20_000), (30, 20), (0, 0))]
+    made = [
+        {**living, "generation": number, "stage": "filling", "lag_events": 10_000, "progress": way}
+        for number, way in enumerate([*ways, None], 2)
+    ]
+    [sink] = overview(Seen(1, 2.0, 0.1, status(search={"generations": [living, *made]})), {}, 3.0)["sinks"]
+    assert [one["share"] for one in sink["builds"]] == [1.0, 0.0, 0.5, 1.0, 1.0, None]
 
 
 def test_the_page_judges_nothing_by_itself() -> None:

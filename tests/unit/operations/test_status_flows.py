@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from cdc.errors import KafkaUnavailable, LogTruncated
-from cdc.log.ends import LogEnds
+from cdc.log.ends import Lag, LogEnds
 from cdc.pipeline import Pipeline
 from operations.freshness.note import FlowNote, SinkNote, read_source_note, write_sink_note, write_source_note
 from operations.generations.lag import behind
@@ -126,6 +127,44 @@ def test_a_joined_views_batches_have_one_number_wherever_they_are_told(
     assert told["batch_id"] == number
     (folder / "fill.json").write_text("{")  # a damaged note shows how far the checkpoint is
     assert commits == 0 or _sink(pipeline, "cache", NoLog())["flows"][0]["batch_id"] == commits - 1
+
+
+class Log:
+    """A log of one topic that ends at 10 and one that ends at 5."""
+
+    def ends(self, topics: Any) -> Any:
+        return {topic: {0: {"a": 10, "b": 5}[topic]} for topic in topics}
+
+    def lag(self, ends: Any, offsets: Any) -> Any:
+        known = (ends[t][0] - offsets.get(t, {}).get(0, 0) for t in ends)
+        return Lag(sum(known), None)
+
+
+def commits(folder: Path, **offsets: int) -> None:
+    """A checkpoint, as Spark leaves it after a batch."""
+    at = {topic: {"0": offset} for topic, offset in offsets.items()}
+    for name, lines in (("offsets", ["v1", "{}", json.dumps(at)]), ("commits", ["v1", "{}"])):
+        (folder / "checkpoint" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoint" / name / "0").write_text("\n".join(lines))
+
+
+def test_how_far_a_generation_is_is_told_also_while_a_joined_view_is_filled(pipeline: Pipeline) -> None:
+    """Until a fill has ended the checkpoint is empty: 0 % for hours."""
+    plain, joined = flow(pipeline, topics=["b"]), flow(pipeline, "joined", topics=["a"])
+    commits(plain, b=3)
+    fill = FillState("s", "x", "a", False, {"a": {0: 0}}, {"a": {0: 8}}, rows={"a": {0: 8}}, documents={"a": {0: 6}})
+    save(joined, fill)
+    told = _sink(pipeline, "cache", Log())
+    assert [one["fill"] for one in told["flows"]] == [{"done": 14, "total": 16}, None]
+    assert told["progress"] == told["generations"][0]["progress"] == {"done": 3 + 14, "total": 5 + 16}
+    assert (told["lag_events"], told["lag_seconds"]) == (10 + 2, None)
+    assert _sink(pipeline, "cache", NoLog())["progress"] is None, "of the plain flow nobody knows"
+    write_live(joined)
+    commits(joined, a=9)
+    told = _sink(pipeline, "cache", Log())
+    assert [one["fill"] for one in told["flows"]] == [None, None] and told["progress"] == {"done": 12, "total": 15}
+    (joined / "phase.json").write_text("{")  # a damaged note keeps nobody from looking
+    assert _sink(pipeline, "cache", Log())["progress"] == {"done": 12, "total": 15}
 
 
 def test_a_report_asks_kafka_once_however_many_flows_there_are(

@@ -256,7 +256,7 @@ def test_a_task_that_a_sink_has_fenced_says_nothing_over_its_successor(case: Cas
 def watch(case: Case, capsys: pytest.CaptureFixture[str]) -> Callable[[FlowStatus, int, int], str]:
     """What `run` prints of a flow whose way is so far."""
     goal = object.__new__(Goal)
-    goal.running = case.runner.running
+    goal.running, goal._ends = case.runner.running, {case.flow.checkpoint: {"t": {0: 0}}}
     made = FlowBars(goal, terminal=False, line_seconds=0.0)
 
     def printed(status: FlowStatus, done: int, total: int) -> str:
@@ -278,7 +278,7 @@ def test_a_share_is_told_of_what_is_known(case: Case, capsys: pytest.CaptureFixt
 
 def test_caught_up_is_who_has_written_what_a_fan_out_has_touched(case: Case) -> None:
     made = object.__new__(Goal)
-    made.running, made._ends = case.runner.running, {"t": {0: 0}}
+    made.running, made._ends = case.runner.running, {case.flow.checkpoint: {"t": {0: 0}}}
     case.step()
     case.queries[0].waiting = 7
     assert not made.caught_up()

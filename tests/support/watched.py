@@ -50,7 +50,8 @@ def status(**sinks: Mapping[str, Any]) -> dict[str, Any]:
     """A status in the documented shape: each of these sinks as the example's, but for what is said of it."""
     told = documented("status")
     # The example's slot keeps too much.
-    told["source"]["wal"] |= {"retained_bytes": 2**20, "level": "none", "seconds_to_full": None, "pinned_by": []}
+    told["source"]["wal"] |= {"retained_bytes": 2**20, "level": "none", "pinned_by": []}
+    told["source"]["wal"] |= {"seconds_to_full": None, "growth_bytes_per_second": 0.0}
     [like] = told["sinks"]
     told["sinks"] = [{**deepcopy(like), "sink": name, **of} for name, of in sinks.items()]
     return told

@@ -122,6 +122,6 @@ def test_what_goes_on_by_itself_is_not_said_aloud_again() -> None:
 
 def test_a_log_that_does_not_answer_is_named_as_such() -> None:
     told = status(cache={})
-    told["sinks"][0]["flows"][0]["lag_events"] = None
+    told["sinks"][0]["flows"][0] |= {"lag_events": None, "lag_error": "Kafka does not answer: timed out"}
     view = shown(told)
-    assert (view["level"], view["words"]) == ("bad", "log: Kafka does not answer")
+    assert (view["level"], view["words"]) == ("bad", "log: not readable, Kafka does not answer: timed out")

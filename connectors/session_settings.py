@@ -31,8 +31,8 @@ _DEBEZIUM = {
 }
 
 
-# Our own sessions besides. No name is found but by its schema. The driver reads moments in this form of them alone; where
-# a backslash in quotes escapes, ours would be gone.
+# Our own sessions besides. No name is found but by its schema. The driver reads moments in this form alone; where a
+# backslash in quotes escapes, ours would be gone.
 _OURS = {
     "search_path": "pg_catalog, pg_temp",
     "DateStyle": "ISO, YMD",

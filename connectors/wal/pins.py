@@ -90,8 +90,8 @@ class Pin:
             return "start that standby, or take its slot out of synchronized_standby_slots"
         if self.kind == "prepared":
             if UNREADABLE in self.name:
-                which = f"SELECT gid FROM pg_prepared_xacts WHERE transaction = '{self.xid}'"
-                return f"in {self.database}: COMMIT PREPARED or ROLLBACK PREPARED what {which} gives"
+                which = f"the one that is transaction {self.xid} in pg_prepared_xacts"
+                return f"in {self.database}: COMMIT PREPARED or ROLLBACK PREPARED {which}"
             gid = self.name.replace("'", "''")
             return f"in {self.database}: COMMIT PREPARED '{gid}' or ROLLBACK PREPARED '{gid}'"
         seen = "" if self.seconds is not None else "; GRANT pg_monitor to source.user shows its age and its query"

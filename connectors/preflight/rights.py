@@ -72,13 +72,13 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
 
 def _hidden(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
     """Tables of which the owner sees no more than policies show (FORCE ROW LEVEL SECURITY)."""
-    why = "missed deletes can't be looked for there"
+    why, fix = "missed deletes can't be looked for there", SHOW_ALL
     if site.pipeline.policy.truncate == "propagate":
-        why += ", and a TRUNCATE fails"
+        why, fix = f"{why}, and a TRUNCATE fails", SHOW_ALL.replace("FOR SELECT", "FOR ALL")
     for table in hidden_tables(setup, site.facts, role):
         message = f"row-level security hides rows of {table} from {role}: {why}"
         many = f"row-level security hides rows of {{n}} tables ({{names}}) from {role}: {why}"
-        yield Finding(Level.WARNING, table, message, SHOW_ALL, many)
+        yield Finding(Level.WARNING, table, message, fix, many)
 
 
 CHECK = Check("rights", "the roles may do what they must", run, needs=("server", "tables"))

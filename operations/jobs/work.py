@@ -143,7 +143,7 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
         mine = [one for one in now.tables if one.table in tables]
         pace.at(sum(one.rows for one in mine), sum(one.total or 0 for one in mine))
 
-    progress = wait_snapshot(pipeline, show)
+    progress = wait_snapshot(pipeline, show, only=tables)
     found = {at.table: {"rows": at.rows, "swept": at.swept, "done": at.done} for at in progress.tables}
     told = {table: found.get(table, {"rows": None, "swept": None, "done": False}) for table in tables}
     return {"pipeline": pipeline.name, "where": wish.condition, "tables": told}

@@ -101,7 +101,7 @@ def test_check_asks_for_the_owner_too(monkeypatch: pytest.MonkeyPatch, policy: s
     found = run(setup_user="own", setup_password="x")
     assert [one.about for one in found] == names and {one.level for one in found} == {Level.WARNING}
     assert ("a TRUNCATE fails" in found[0].message) == (policy == "propagate")
-    assert "FOR SELECT TO … USING (true)" in found[0].fix and roles == ["own"]
+    assert f"FOR {'ALL' if policy == 'propagate' else 'SELECT'} TO … USING (true)" in found[0].fix and roles == ["own"]
     [told] = gathered(found)
     assert told.message.startswith("row-level security hides rows of 9 tables (public.t0, ")
     assert run() == [], "of source.user another check says so"

@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from cdc.errors import SourceError, SourceUnavailable
 from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
 from connectors.captured import Captured
 from connectors.database.visibility import Visible
+from connectors.resnapshot import Wish
 from connectors.rest import Status
 from connectors.signals import Heard
 from connectors.snapshot import Waiting
@@ -226,6 +227,50 @@ def test_who_waits_for_other_tables_is_not_told_of_one_that_can_not_be_swept(
             waiting.wait(None)
     assert (kept["s.t"].state, kept["s.u"].state) == ("requested", "done")
     assert ended == [], "what was lost is not all swept"
+
+
+@pytest.mark.parametrize(
+    ("wish", "left"),
+    [
+        (Wish(["s.t", "s.u"], sweep=False), ["s.t"]),
+        (Wish(["s.t"]), []),
+        (Wish(["s.t"], "k = 1", sweep=False), []),  # of other rows
+        (Wish([], sweep=False), []),  # of all, to close a gap: killed, the same command goes on, and sweeps
+    ],
+)
+def test_a_table_that_can_not_be_swept_is_let_go_of(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, wish: Wish, left: list[str]
+) -> None:
+    """`--no-sweep`, which the refusal advises, changed nothing of a table that was being read again already."""
+    captured = {"s.t": REQUESTED, "s.u": replace(REQUESTED, table="s.u", state="done", sweep=False)}
+    asked: dict[str, Any] = {}
+    made = servers(connector)
+    running = SimpleNamespace(config={}, offset={}, status=None)
+    monkeypatch.setattr(resnapshot, "open_servers", lambda _: nullcontext(made))
+    for name, answer in {
+        "read_captured": captured,
+        "read_connector": running,
+        "read_slot": None,
+        "read_catalogue": None,
+        "refuse_keys": set(),
+        "plan_schema": [],
+        "find_changes": {},
+        "find_gaps": {},
+        "_gap": None,
+        "_settled": captured,
+    }.items():
+        monkeypatch.setattr(resnapshot, name, lambda *_, answer=answer, **__: answer)
+    for name in ("refuse_foreign", "refuse_renamed", "refuse_other_database", "refuse_empty", "check_condition"):
+        monkeypatch.setattr(resnapshot, name, lambda *_: None)
+    for name in ("run_all", "_start", "_note", "request"):
+        monkeypatch.setattr(resnapshot, name, lambda *_, name=name: asked.__setitem__(name, True))
+    monkeypatch.setattr(resnapshot, "Begins", lambda _: SimpleNamespace(note=lambda _: None))
+    monkeypatch.setattr(resnapshot, "leave_unswept", lambda _, __, tables: asked.__setitem__("left", tables))
+    made.pipeline.name, made.pipeline.source.slot, made.pipeline.source.database = "p", "s", "d"
+    said: list[str] = []
+    resnapshot.resnapshot(made.pipeline, wish, said.append)
+    assert asked.get("left", []) == left and asked["request"]
+    assert said == [f"{name}: being read again already; missed deletes are left alone" for name in left]
 
 
 def test_a_sweep_of_a_compacted_topic_comes_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -294,6 +294,21 @@ def want_again(
         connection.execute(update, [condition, sweep, sorted(tables)])
 
 
+def leave_unswept(connection: Connection, names: Names, tables: Iterable[str]) -> None:
+    """Note that missed deletes of tables which are being read again are not to be looked for.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        tables: ``schema.table``, in the list.
+    """
+    with explained("updating the list of captured tables"):
+        update = sql.SQL("UPDATE {} SET sweep = false WHERE table_name = ANY(%s)").format(
+            names.identifier(names.captured)
+        )
+        connection.execute(update, [sorted(tables)])
+
+
 def settle(connection: Connection, names: Names, entries: Iterable[Captured]) -> set[str]:
     """Note that tables which were read are complete, and swept if that was asked for; and of those that are so for the
     first time where the log is: what is read of them behind it is read again.

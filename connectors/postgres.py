@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, LiteralString
 
@@ -17,10 +17,12 @@ from pydantic import SecretStr
 from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
 from cdc.waits import waiting_for
-from connectors.session_settings import lifted
+from connectors.session_settings import ours
 
 # A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
 CONNECT_SECONDS = 10
+# A pooler whose sessions are all taken lets who comes next wait.
+BESIDE_SECONDS = 3
 # Our statements read catalogues or change a few objects. One that takes longer waits for a lock; an ALTER TABLE that
 # waits blocks every reader that comes after it, so it must give up rather than stop the application.
 LOCK_SECONDS = 10
@@ -95,7 +97,8 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
 
     Raises:
         SourceUnavailable: no answer (transient).
-        SourceError: the server refused the login or the database (terminal).
+        SourceError: the server refused the login or the database, or it is a pooler that shares its sessions
+            (terminal).
     """
     user, secret, who, fix = source.user, source.password, source.user, AS_USER
     if setup and source.setup_user:
@@ -104,16 +107,62 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
     with _answering(source, who, fix):
         connection = _open(source, user, secret)
         try:
-            with within(connection, CONNECT_SECONDS):
-                limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
-                limits |= lifted(connection.info.server_version)
-                said = [sql.SQL("SET {} = {}").format(sql.Identifier(k), sql.Literal(v)) for k, v in limits.items()]
-                # At once: what is looked at every few seconds is a connection of its own each time.
-                connection.execute(sql.SQL("; ").join([sql.SQL("SET search_path = pg_catalog, pg_temp"), *said]))
+            limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
+            settings = ours(connection.info.server_version) | limits
+            if not _set(connection, settings, unless_pooled=True):
+                _refuse_shared(source, connection, lambda: _open(source, user, secret))
+                _set(connection, settings)
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether a pooler stands between: it makes up the keys by which its clients cancel their queries, and with them
+    the process number that the client is told."""
+    return _process(connection) != connection.info.backend_pid
+
+
+def pooler_error(source: Source) -> SourceError:
+    """The error of an address at which a pooler answers."""
+    return SourceError(
+        f"{source.host}:{source.port} is a connection pooler, not Postgres: replication does not go through it,"
+        " and what a session sets may reach another session",
+        fix="give Postgres's own address in source.host and source.port; applications may go on using the pooler",
+    )
+
+
+def _process(connection: Connection, seconds: float = CONNECT_SECONDS) -> int:
+    with within(connection, seconds):
+        row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _set(connection: Connection, settings: Mapping[str, str], *, unless_pooled: bool = False) -> bool:
+    """Set what a session is to have; whether that was done. In one statement, which asks for a pooler as well: what is
+    looked at every few seconds is a connection of its own each time."""
+    values = sql.SQL(", ").join(sql.SQL("({}, {})").format(name, value) for name, value in settings.items())
+    told = sql.SQL(" WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}").format(connection.info.backend_pid)
+    # With schemas: until then the search path is anybody's.
+    select = sql.SQL("SELECT pg_catalog.set_config(name, value, false) FROM (VALUES {}) AS s (name, value){}")
+    with within(connection, CONNECT_SECONDS):
+        return connection.execute(select.format(values, told if unless_pooled else sql.SQL(""))).rowcount != 0
+
+
+def _refuse_shared(source: Source, connection: Connection, another: Callable[[], Connection]) -> None:
+    """Stop at a pooler that gives one session of the server's to several clients in turn (PgBouncer's transaction
+    mode): what we set there would stay for the application's. One that keeps a session for each client is let through.
+
+    Of two clients that are there at once, both have the same process, or one has two in turn. While others are at work
+    neither need be seen; of a session that is a client's own neither ever is.
+    """
+    process, beside = _process(connection), None
+    with suppress(psycopg.Error), another() as other:  # there may be no room for one more: then it is not known
+        beside = _process(other, BESIDE_SECONDS)
+    if beside == process or _process(connection) != process:
+        raise pooler_error(source)
 
 
 def replication_command(source: Source, command: str) -> list[tuple[Any, ...]]:

@@ -61,7 +61,7 @@ def command(
     report: dict[str, dict[str, object]] = {table: {"rows": None, "swept": None, "done": False} for table in asked}
     if wait:
         with SnapshotView(terminal=is_terminal()) as view:
-            progress = wait_snapshot(pipeline, view.show, timeout)
+            progress = wait_snapshot(pipeline, view.show, timeout, asked)
         for at in progress.tables:
             if at.table in report:
                 report[at.table] = {"rows": at.rows, "swept": at.swept, "done": at.done}

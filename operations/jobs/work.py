@@ -152,7 +152,7 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
         totals = [one.total for one in mine if one.total is not None]
         reading.at(sum(one.rows for one in mine), sum(totals) if len(totals) == len(mine) else 0)
 
-    progress = wait_snapshot(pipeline, show)
+    progress = wait_snapshot(pipeline, show, only=tables)
     found = {at.table: {"rows": at.rows, "swept": at.swept, "done": at.done} for at in progress.tables}
     told = {table: found.get(table, {"rows": None, "swept": None, "done": False}) for table in tables}
     return {"pipeline": pipeline.name, "where": wish.condition, "tables": told}

@@ -157,7 +157,7 @@ def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, swee
             say(", ".join(rows_read(one.rows) for one in now.tables if one.table == table))
 
     try:
-        wait_snapshot(pipeline, tell)
+        wait_snapshot(pipeline, tell, only=[table])
     except HeadwaterError:
         forget_asked(pipeline, table)
         raise

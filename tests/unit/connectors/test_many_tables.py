@@ -118,7 +118,8 @@ def test_missing_rights_name_some_tables_and_no_sql_where_apply_grants(
     monkeypatch: pytest.MonkeyPatch, owner: bool, count: int
 ) -> None:
     monkeypatch.setattr(rights, "missing_rights", lambda *_: [Right("SELECT", name) for name in names(count)])
-    monkeypatch.setattr(rights, "_setup", lambda *_: [])
+    for of_the_owner in ("_setup", "_hidden"):
+        monkeypatch.setattr(rights, of_the_owner, lambda *_: [])
     monkeypatch.setattr(rights, "foreign", lambda *_: None)
     parts = {"source": {"setup_user": "own", "setup_password": "x"}} if owner else {}
     [found] = rights.run(site(catalogue=catalogue(), parts=parts))

@@ -183,10 +183,16 @@ def test_rows_that_are_gone_are_looked_for_unless_a_job_says_otherwise(
 
     at = SimpleNamespace(table="public.t", rows=3, swept=3, done=True)
     monkeypatch.setattr("connectors.resnapshot.resnapshot", resnapshot)
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_: SimpleNamespace(tables=[at]))
+    waited = list[Any]()
+
+    def wait(*_: Any, only: Any) -> Any:
+        waited.append(only)
+        return SimpleNamespace(tables=[at])
+
+    monkeypatch.setattr("connectors.snapshot.wait_snapshot", wait)
     assert pipeline.file is not None
     report = working.resnapshot_step(print, Path(pipeline.file), None, asked)
-    assert [wish.sweep for wish in wishes] == [swept]
+    assert [wish.sweep for wish in wishes] == [swept] and waited == [["public.t"]]
     assert report["tables"] == {"public.t": {"rows": 3, "swept": 3, "done": True}}
 
 

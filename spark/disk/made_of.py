@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from cdc.pipeline.definition import changes, defined_as, definition_of
+from cdc.pipeline.definition import changes, defined_as, definition_of, in_one_form
 from spark.disk.files import Stamp, stamp, write_atomic
 from spark.disk.state import Generation
 
@@ -138,4 +138,5 @@ def outdated(pipeline: Pipeline, generation: Generation) -> list[str]:
     tables = kept["sink"].get("tables") or () if part.tables == "all" else part.tables or ()
     if kept["sink"]["type"] != part.type:
         return [f"sink.type changed from {kept['sink']['type']} to {part.type}"]
-    return changes(kept, json.loads(json.dumps(definition_of(pipeline, sink, tables))))
+    now = json.loads(json.dumps(definition_of(pipeline, sink, tables)))
+    return changes(*(in_one_form(one, pipeline.source) for one in (kept, now)))

@@ -86,7 +86,7 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     # Of the keys that decide what it holds also those that were not there: the file may have them by now.
     names = {*kept, *content_names(part)}
     changed = part.model_copy(update={name: getattr(parsed, name) for name in names})
-    views = {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
+    views = views_in(definition)
     made = pipeline.model_copy(
         update={"sinks": {**pipeline.sinks, sink: changed}, "views": {**pipeline.views, **views}}
     )
@@ -99,6 +99,15 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
         title or f"sink {sink}, as it was defined", differing + ([("sinks", sink)] if changed != part else [])
     )
     return made
+
+
+def views_in(definition: Mapping[str, Any]) -> dict[str, View]:
+    """The views of a definition.
+
+    Args:
+        definition: from ``definition_of``, of a format that is known.
+    """
+    return {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
 
 
 def _read_from(source: Source, events: Mapping[str, Any] | None) -> Source:

@@ -131,12 +131,13 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
     from connectors.progress import Progress
     from connectors.resnapshot import Wish, resnapshot
     from connectors.snapshot import wait_snapshot
+    from operations.generations.kept_views import with_kept_views
     from operations.pace import Pace
 
     pipeline = load(file)
     sweep = asked.get("sweep")
     wish = Wish(tuple(asked.get("tables") or ()), asked.get("where"), sweep=sweep is None or bool(sweep))
-    tables = resnapshot(pipeline, wish, say)
+    tables = resnapshot(with_kept_views(pipeline), wish, say)
     pace = Pace(say, "rows read again")
 
     def show(now: Progress) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cdc.errors import StateError
+from cdc.formats import DEFINITION, refuse_newer
 from cdc.pipeline import Pipeline
-from cdc.pipeline.definition import changes, defined_as, definition_of, in_one_form
+from cdc.pipeline.definition import changes, defined_as, definition_of, in_one_form, views_in
+from cdc.pipeline.views import View
 from spark.disk.files import Stamp, stamp, write_atomic
 from spark.disk.state import Generation
 
@@ -117,6 +119,21 @@ def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
         return pipeline
     kept, title = _definition(path), f"generation {generation.number} of sink {generation.sink}, as it was defined"
     return defined_as(pipeline, generation.sink, kept, title)
+
+
+def views_of(generation: Generation) -> Mapping[str, View]:
+    """The views that a generation was made of; none of one that was never started.
+
+    Raises:
+        StateError: the definition can't be read (terminal).
+        NewerFormat: a newer Headwater wrote it (terminal).
+    """
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        return {}
+    kept = _definition(path)
+    refuse_newer(str(path), kept["format"], DEFINITION)
+    return views_in(kept)
 
 
 def kept_now(generation: Generation) -> Kept:

@@ -17,7 +17,6 @@ from cdc.table_key import TableKey
 from cdc.view import View
 from connectors.postgres import connect
 from operations.erase.spelling import spelled
-from operations.generations.kept_views import with_kept_views
 from operations.records.newest import Asked
 from operations.state.catalogue import captured_table, source_catalogue
 from truth.rows import equal_keys, snapshot
@@ -143,7 +142,7 @@ def _refuse_events(pipeline: Pipeline, table: Table) -> None:
 
 
 def _refuse_versions(pipeline: Pipeline, catalogue: Catalogue, table: Table) -> None:
-    shown = kept_versions(with_kept_views(pipeline), catalogue).get(table.qualified, [])
+    shown = kept_versions(pipeline, catalogue).get(table.qualified, [])
     if shown:
         raise ConfigError(
             f"all versions of the rows of {table.qualified} are kept, for view{'s' * (len(shown) > 1)} "

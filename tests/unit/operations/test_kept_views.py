@@ -21,7 +21,6 @@ from connectors.preflight import brokers
 from connectors.topics import FOR_EVER, LAG, data_topics, plan_topics
 from console.cli.main import cli
 from operations import plan
-from operations.erase import subject
 from operations.generations.kept_views import with_kept_views
 from operations.jobs.work import resnapshot_step
 from operations.schema.steps import capture
@@ -211,10 +210,3 @@ def test_whoever_makes_topics_as_the_file_says_goes_by_what_is_kept(
     VERBS[verb](path)
     [pipeline] = asked
     assert "order in generation 1 of sink search" in pipeline.views
-
-
-def test_an_erasure_is_refused_for_the_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(load(tmp_path, WAS))
-    monkeypatch.setattr(subject, "source_catalogue", lambda _: CATALOGUE)
-    with pytest.raises(ConfigError, match=r"for view order in generation 1 of sink search \(`as_of`\)"):
-        subject.Subject.of(load(tmp_path, IS), "products", "1", lambda _: None)

@@ -11,13 +11,21 @@ from typing import Any
 
 import pytest
 
+from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline, loads
+from operations.generations import promote as promoting
+from operations.generations import retire as retiring
+from operations.generations import targets
+from operations.generations.promote import promote
+from operations.generations.retire import retire
 from operations.standing import watch
 from operations.standing.place import StandingPlace, standing_place
 from operations.standing.watch import ViewMatcher
 from operations.state.folder import register_of
+from sinks.elasticsearch.standing import carrying, queries
 from spark.disk.made_of import define
 from tests.support.promoted import promoted
+from tests.support.query_server import QueryServer
 
 FILE = """\
 version: 1
@@ -110,3 +118,153 @@ def test_a_matcher_goes_where_readers_are_led(tmp_path: Path, places: list[Stand
         ("shop-v_queries", "shop:"),
     ]
     assert places[-1] == standing_place(new, "v")
+
+
+# -- queries that were put by hand -------------------------------------------------------------------------------------
+
+MOVED = 'index_prefix: "shop-"'
+
+
+class Readers:
+    """The aliases of a sink, by which readers see a generation; who registers queries meanwhile is called."""
+
+    def __init__(self) -> None:
+        self.seen = 1
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def living(self, _view: str) -> int:
+        return self.seen
+
+    def promote(self, _view: str, _expected: int) -> None:
+        self.meanwhile()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
+    made = Readers()
+    monkeypatch.setattr(promoting, "open_target", lambda _: made)
+    monkeypatch.setattr(retiring, "drop_generation", lambda *_: None)
+    monkeypatch.setattr(targets, "drop_generation", lambda *_: None)
+    return made
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> QueryServer:
+    made = QueryServer()
+    for module in (carrying, queries):
+        monkeypatch.setattr(module, "connect", lambda _: made)
+    return made
+
+
+def second(tmp_path: Path, index: str = MOVED) -> Pipeline:
+    """A file whose generation 2 is filled, beside the first one, which readers see."""
+    begin(load(tmp_path), "search")
+    pipeline = load(tmp_path, index)
+    register = register_of(pipeline, "search")
+    number = register.create("changed").number
+    begin(pipeline, "search", number)
+    register.move(number, "ready")
+    return pipeline
+
+
+def show(pipeline: Pipeline, number: int) -> list[str]:
+    """Readers are led to a generation; what was said."""
+    said: list[str] = []
+    promote(pipeline, "search", number, said.append, behind_too=True)
+    return said
+
+
+def test_queries_go_along_to_another_index_and_back(tmp_path: Path, readers: Readers, server: QueryServer) -> None:
+    """They were left behind: all that had matched was told as left, and `put` went to where nobody looked."""
+    pipeline = second(tmp_path)
+    server.register("v_queries", "big", 7, term={"a": 1})
+    server.register("v_queries", "small", 8, term={"a": 2})
+    show(pipeline, 2)
+    assert server.stored["shop-v_queries"] == server.stored["v_queries"]  # also of their revisions
+    assert standing_place(pipeline, "v").target.queries == "shop-v_queries"
+    server.register("shop-v_queries", "new")
+    server.register("shop-v_queries", "big", 9, term={"a": 3})
+    del server.stored["shop-v_queries"]["small"]
+    show(pipeline, 1)
+    assert server.stored["v_queries"] == server.stored["shop-v_queries"]
+    assert server.names("v_queries") == {"big", "new"}
+
+
+def test_what_is_registered_while_readers_are_led_over_is_not_left_behind(
+    tmp_path: Path, readers: Readers, server: QueryServer
+) -> None:
+    pipeline = second(tmp_path)
+    server.register("v_queries", "big", 7)
+    server.register("v_queries", "gone", 8)
+
+    def meanwhile() -> None:
+        assert server.names("shop-v_queries") == {"big", "gone"}  # who judges there misses none
+        server.register("v_queries", "late", 9)
+        del server.stored["v_queries"]["gone"]
+
+    readers.meanwhile = meanwhile
+    assert show(pipeline, 2) == ["sink search: readers see generation 2 (generation 1 stays, for `headwater rollback`)"]
+    assert server.names("shop-v_queries") == {"big", "late"}
+
+
+def test_readers_stay_where_they_are_while_queries_can_not_be_taken_along(
+    tmp_path: Path, readers: Readers, server: QueryServer
+) -> None:
+    pipeline = second(tmp_path)
+    server.register("v_queries", "big")
+    server.failing = {"status": 429, "error": {"type": "circuit_breaking_exception", "reason": "full"}}
+    with pytest.raises(SinkUnavailable, match="standing query big could not be taken along: circuit_breaking"):
+        show(pipeline, 2)
+    register = register_of(pipeline, "search")
+    assert (register.living(), register.promotion()) == (1, None)
+    server.failing = None
+    show(pipeline, 2)
+    assert server.names("shop-v_queries") == {"big"}
+
+
+def test_who_is_led_over_hears_of_queries_that_were_left_behind(
+    tmp_path: Path, readers: Readers, server: QueryServer
+) -> None:
+    pipeline = second(tmp_path)
+
+    def meanwhile() -> None:
+        server.register("v_queries", "late")
+        server.failing = {"status": 403, "error": {"type": "security_exception", "reason": "no"}}
+
+    readers.meanwhile = meanwhile
+    said = show(pipeline, 2)
+    assert "what was put or removed in these seconds is not (sink 'search'" in said[0]
+    assert register_of(pipeline, "search").living() == 2
+
+
+def test_of_the_same_index_no_server_is_asked(
+    tmp_path: Path, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "connect", lambda _: pytest.fail("it is asked"))
+    show(second(tmp_path, "bulk_count: 7"), 2)
+
+
+def test_queries_at_a_former_index_go_with_the_last_generation_that_is_there(
+    tmp_path: Path, readers: Readers, server: QueryServer
+) -> None:
+    pipeline = second(tmp_path)
+    server.register("v_queries", "big")
+    show(pipeline, 2)
+    register = register_of(pipeline, "search")
+    begin(load(tmp_path), "search", register.create("as before").number)
+    retire(pipeline, "search", 3, lambda _: None)
+    assert server.names("v_queries") == {"big"}  # generation 1 is there still
+    retire(pipeline, "search", 1, lambda _: None)
+    assert server.stored.keys() == {"shop-v_queries"}
+
+
+def test_a_sink_that_is_dropped_leaves_no_queries_at_a_former_index(
+    tmp_path: Path, readers: Readers, server: QueryServer
+) -> None:
+    pipeline = second(tmp_path)
+    server.register("v_queries", "big")
+    targets.drop_sink_state(pipeline, ["search"])
+    assert server.stored == {}

@@ -13,11 +13,13 @@ class QueryServer:
 
     Attributes:
         stored: index -> name -> a query's document.
+        foreign: indices that somebody else has made.
         failing: what each bulk request's items say from now on; None: they are done.
     """
 
     def __init__(self) -> None:
         self.stored: dict[str, dict[str, dict[str, Any]]] = {}
+        self.foreign: set[str] = set()
         self.failing: dict[str, Any] | None = None
         self._mappings: dict[str, Any] = {}
         self.indices = self
@@ -46,7 +48,8 @@ class QueryServer:
 
     def get_mapping(self, index: str) -> Any:
         ours = {"_meta": {"headwater": {"sink": "search", "view": "v", "queries": True, "pipeline": "p"}}}
-        return SimpleNamespace(body={index: {"mappings": self._mappings.get(index, ours)}})
+        found = {index: {"mappings": {} if index in self.foreign else self._mappings.get(index, ours)}}
+        return SimpleNamespace(body=found if index in self.stored else {"error": "no such index", "status": 404})
 
     def refresh(self, index: str) -> None:
         pass

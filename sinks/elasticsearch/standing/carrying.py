@@ -40,13 +40,15 @@ def carry_queries(before: Mapping[str, Any], after: Mapping[str, Any], known: Ca
         for view, target in settings.targets.items():
             if view not in places or places[view].queries == target.queries:
                 continue
-            there = QueryStore(client, settings, target)
-            found = QueryStore(client, settings, places[view]).all()
+            there, here = QueryStore(client, settings, target), QueryStore(client, settings, places[view])
+            if not here.ours():
+                continue  # nobody has registered one yet
+            there.setup()
+            found = here.all()
             stood = there.all() if known is None else known.get(view, {})
             new = [query for name, query in found.items() if stood.get(name) != query]
             gone = stood.keys() - found.keys()
             if new or gone:
-                there.setup()
                 _write(client, settings, there.index, new, gone)
             carried[view] = found
     finally:

@@ -261,6 +261,18 @@ def test_queries_at_a_former_index_go_with_the_last_generation_that_is_there(
     assert server.stored.keys() == {"shop-v_queries"}
 
 
+def test_an_index_of_somebody_else_that_is_called_so_is_left_alone(
+    tmp_path: Path, readers: Readers, server: QueryServer
+) -> None:
+    """No query was ever registered: it is neither read as queries nor removed, and keeps nothing from its work."""
+    pipeline = second(tmp_path)
+    server.foreign, server.stored["v_queries"] = {"v_queries"}, {"1": {"what": "ever"}}
+    show(pipeline, 2)
+    retire(pipeline, "search", 1, lambda _: None)
+    targets.drop_sink_state(pipeline, ["search"])
+    assert server.stored == {"v_queries": {"1": {"what": "ever"}}}
+
+
 def test_a_sink_that_is_dropped_leaves_no_queries_at_a_former_index(
     tmp_path: Path, readers: Readers, server: QueryServer
 ) -> None:

@@ -45,6 +45,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from operations.edits.handing import applied_last, handing
     from operations.edits.pending import let_go, pending, told, under_way, unheard
     from operations.gate import refuse_wrong_views
+    from operations.generations.kept_views import with_kept_views
     from operations.state.accepted import text_of
     from operations.state.folder import is_begun
 
@@ -53,22 +54,31 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     with saying_why():
         refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
         seen = None if yes else applied_last(pipeline)
+<<<<<<< HEAD
         edits, removed, (building, _), begun = (
             pending(pipeline),
             let_go(pipeline),
             under_way(pipeline),
             is_begun(pipeline),
         )
+=======
+        whole = with_kept_views(pipeline)
+        edits, removed, (building, _) = pending(pipeline), let_go(pipeline), under_way(pipeline)
+>>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
     if removed and not yes:
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     within = handing(pipeline, text_of(file, data), seen)
     with saying_why(), Actions(done=True) as shown:
         if as_json:
-            result = apply(pipeline, within=within)
+            result = apply(whole, within=within)
         else:
+<<<<<<< HEAD
             result = apply(pipeline, shown.show, begins=shown.begins, within=within)
     if warning := unheard(pipeline, result.actions, begun=begun):
         click.echo(warning, err=True)
+=======
+            result = apply(whole, shown.show, begins=shown.begins, within=within)
+>>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
     if not as_json:
         taken = edits.lines() if edits is not None else []
         for line in taken:

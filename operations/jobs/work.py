@@ -131,13 +131,19 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
     from connectors.progress import Progress
     from connectors.resnapshot import Wish, resnapshot
     from connectors.snapshot import wait_snapshot
+    from operations.generations.kept_views import with_kept_views
     from operations.pace import Pace
 
     pipeline = load(file)
     sweep = asked.get("sweep")
     wish = Wish(tuple(asked.get("tables") or ()), asked.get("where"), sweep=sweep is None or bool(sweep))
+<<<<<<< HEAD
     tables = resnapshot(pipeline, wish, say)
     reading, looking = Pace(say, "rows read again"), dict[str, Pace]()
+=======
+    tables = resnapshot(with_kept_views(pipeline), wish, say)
+    pace = Pace(say, "rows read again")
+>>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
 
     def show(now: Progress) -> None:
         mine = [one for one in now.tables if one.table in tables]

@@ -115,8 +115,9 @@ def capture(say: Say, pipeline: Pipeline) -> None:
         HeadwaterError: a server refused, or a right is missing.
     """
     from connectors.apply import apply
+    from operations.generations.kept_views import with_kept_views
 
-    for action in apply(pipeline, forget=False).actions:
+    for action in apply(with_kept_views(pipeline), forget=False).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
 
 

@@ -102,11 +102,7 @@ def plan(pipeline: Pipeline, migration: Path | None = None, say: Say = to_nobody
         HeadwaterError: a server does not answer, or what is there can't be led to what is asked for; or a view does
             not fit its tables (terminal).
     """
-<<<<<<< HEAD
-    begun, actions = is_begun(pipeline), plan_pipeline(pipeline)
-=======
-    actions = plan_pipeline(with_kept_views(pipeline))
->>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
+    begun, actions = is_begun(pipeline), plan_pipeline(with_kept_views(pipeline))
     tables = migrations(pipeline, migration)
     refuse_wrong_views(pipeline, say)
     if warning := unheard(pipeline, actions, begun=begun):

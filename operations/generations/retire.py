@@ -9,12 +9,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
-<<<<<<< HEAD
-from operations.generations.targets import drop_generation
-from operations.rowstore import refuse_no_store
-=======
 from operations.generations.targets import drop_generation, drop_left_queries
->>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
+from operations.rowstore import refuse_no_store
 from operations.state.folder import register_of
 from operations.state.pausing import LET_GO_SECONDS, refuse_paused
 from operations.state.verified import forget_verified

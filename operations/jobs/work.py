@@ -137,13 +137,8 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
     pipeline = load(file)
     sweep = asked.get("sweep")
     wish = Wish(tuple(asked.get("tables") or ()), asked.get("where"), sweep=sweep is None or bool(sweep))
-<<<<<<< HEAD
-    tables = resnapshot(pipeline, wish, say)
-    reading, looking = Pace(say, "rows read again"), dict[str, Pace]()
-=======
     tables = resnapshot(with_kept_views(pipeline), wish, say)
-    pace = Pace(say, "rows read again")
->>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
+    reading, looking = Pace(say, "rows read again"), dict[str, Pace]()
 
     def show(now: Progress) -> None:
         mine = [one for one in now.tables if one.table in tables]

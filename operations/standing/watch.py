@@ -94,17 +94,13 @@ class ViewMatcher:
                     log.info("standing queries of %s are judged again", self._view)
                     self._said = ""
                 if time.monotonic() - self._noted > NOTE_SECONDS:
-<<<<<<< HEAD
                     newest = note()
                     self._note(newest, None)
-=======
-                    self._note(note(), None)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     # A promotion may lead to another index or other keys: who asks or follows is there by now.
                     looked = time.monotonic()
                     if standing_place(self._pipeline, self._view) != place:
                         break
->>>>>>> 42616e182432b54cd559772d7dd72910063e3fe5
             self._note(note(), None)
         finally:
             self._before, self._batch = _counted(matcher, self._before, newest), matcher.batch

@@ -211,7 +211,7 @@ def test_a_job_that_reads_again_says_how_far_it_is_as_far_as_that_is_known(
         (sweep, replace(unknown, rows=900, total=1000, sweeping=True)),
     ]
 
-    def waits(_pipeline: Pipeline, show: Any) -> Any:
+    def waits(_pipeline: Pipeline, show: Any, **_only: Any) -> Any:
         for tables in steps:
             show(SimpleNamespace(tables=tables))
         return SimpleNamespace(tables=[])

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError, SourceRefused
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from connectors.captured import read_captured
@@ -101,7 +101,7 @@ def check_source(
     try:
         connection = connect(pipeline.source)
     except SourceError as error:  # down, or it refuses the login: the sinks go on with what the log holds
-        if not error.transient:
+        if not error.transient or isinstance(error, SourceRefused):
             told(error.what)
         return remembered
     told(None)

@@ -217,11 +217,11 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
     """
     streamed = stored_lsn(offset)
     if slot is not None and slot.wal_status == "lost":
+        why, prevents = slot.why_lost
         raise SlotLost(
-            f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
+            f"Postgres has invalidated slot {slot_name}: {why} (wal_status lost)",
             means="changes since then cannot be read; the connector would stay silent, or fail",
-            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN};"
-            " raise max_slot_wal_keep_size or keep the connector running",
+            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN}; {prevents}",
         )
     if slot is None and streamed is not None:
         raise SlotLost(

@@ -75,7 +75,7 @@ AT = 'connection failed: connection to server at "::1", port 5432 failed: '
             f"{AT}FATAL:  Passwort-Authentifizierung für Benutzer »owner« fehlgeschlagen\n",
             "Passwort-Authentifizierung für Benutzer »owner« fehlgeschlagen",
         ),
-        (f"{AT}ВАЖНО:  база данных \"shop\" не существует", 'база данных "shop" не существует'),
+        (f'{AT}ВАЖНО:  база данных "shop" не существует', 'база данных "shop" не существует'),
         (
             f"{AT}FATAL:  keine Berechtigung für Datenbank »shop«\nDETAIL:  Benutzer hat das CONNECT-Privileg nicht.\n",
             "keine Berechtigung für Datenbank »shop« DETAIL: Benutzer hat das CONNECT-Privileg nicht.",

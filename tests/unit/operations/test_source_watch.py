@@ -10,7 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc.errors import ConnectUnavailable, KafkaError, KafkaUnavailable, SourceChanged, SourceError, SourceRefused, SourceUnavailable
+from cdc.errors import (
+    ConnectUnavailable,
+    KafkaError,
+    KafkaUnavailable,
+    SourceChanged,
+    SourceError,
+    SourceRefused,
+    SourceUnavailable,
+)
 from cdc.pipeline import Pipeline, Source, loads
 from cdc.polling import poll
 from connectors import source_gaps

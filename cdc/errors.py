@@ -83,7 +83,7 @@ class HeadwaterError(Exception):
 
 
 class ConfigError(HeadwaterError):
-    """The user's input is wrong; nothing was done. ``parts``: single problems, if it tells of several (cdc/gather.py)."""
+    """The user's input is wrong; nothing was done. ``parts``: each problem, if it tells of several (cdc/gather.py)."""
 
     code = "config"
     parts: tuple[ConfigError, ...] = ()

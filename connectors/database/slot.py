@@ -79,7 +79,7 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
         ).fetchone()
     if row is None:
         return None
-    plugin, database, active, pid, restart, confirmed, status, behind, safe, failover, synced, invalidation = row
+    plugin, database, active, pid, restart, confirmed, status, behind, safe, *last = row
     whole = [None if number is None else int(number) for number in (restart, confirmed, behind, safe)]
     first, last = (
         (str(plugin), str(database), active, pid, whole[0], whole[1], status),

@@ -42,8 +42,8 @@ STATEMENT_SECONDS = 60
 # A Postgres that is frozen answers nothing and breaks nothing: whoever looks at it again and again lets go after this,
 # which is longer than the server's own timeout of a statement (see ``within``).
 ANSWER_SECONDS = STATEMENT_SECONDS + 15.0
-# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use. Postgres says
-# them in the language of its own lc_messages, which only a superuser's session may set: see REFUSAL.
+# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use. Postgres
+# says them in the language of its own lc_messages, which only a superuser's session may set: see REFUSAL.
 TERMINAL = (
     *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
     *("may start a WAL sender", "to start walsender", "CONNECT privilege"),

@@ -81,10 +81,7 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
         return None
     plugin, database, active, pid, restart, confirmed, status, behind, safe, *last = row
     whole = [None if number is None else int(number) for number in (restart, confirmed, behind, safe)]
-    first, last = (
-        (str(plugin), str(database), active, pid, whole[0], whole[1], status),
-        (failover, synced, invalidation),
-    )
+    first = (str(plugin), str(database), active, pid, whole[0], whole[1], status)
     return Slot(*first, whole[2], whole[3], *last)
 
 

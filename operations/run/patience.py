@@ -76,7 +76,7 @@ def patiently(
         say: is told now and then what is waited for.
         tell: is told what is waited for after each attempt, and None at the end.
         until: when to give up, on the monotonic clock.
-        begun: a sink was run before; else a login that Kafka, or Postgres, goes on refusing for a minute is one that is wrong.
+        begun: a sink was run before; else a login that Kafka or Postgres refuse for a minute is one that is wrong.
 
     Raises:
         Asked: ``stop`` was set.

@@ -13,7 +13,9 @@ from cdc.errors import SourceError
 from connectors.actions import Action, run_all, statements
 from connectors.preflight import disk, role
 from connectors.preflight.model import Level
-from tests.support.connector_cases import pipeline
+from connectors.preflight.tables import kind_findings
+from connectors.tables.facts import read_facts
+from tests.support.connector_cases import fact, pipeline
 
 
 class Rows:
@@ -84,3 +86,34 @@ def test_an_event_trigger_that_does_not_find_its_table_is_named(kind: type[psyco
     assert applied(error, []).fix.startswith("remove the cause")
     other = applied(psycopg.errors.DuplicateSchema("exists"), [("log_ddl", "public.log_ddl()")])
     assert other.fix.startswith("remove the cause")
+
+
+def test_tables_whose_changes_are_not_in_the_log_are_refused() -> None:
+    """They were snapshotted, and then no change ever came, with `status` well."""
+
+    def said(**about: object) -> list[tuple[Level, str]]:
+        return [(found.level, found.message) for found in kind_findings(fact(**about), 170000)]
+
+    assert said() == said(methods={}) == []
+    [(level, message)] = said(distributed=("s.t",))
+    assert level is Level.ERROR and message.startswith("changes of s.t are not in this server's log: Citus keeps")
+    [(level, message)] = said(kind="p", methods={"s.t2": "columnar", "s.t1": "columnar"})
+    assert (level, message) == (Level.ERROR, "changes of s.t1, s.t2 are not in the log (columnar)")
+    [(level, message)] = said(methods={"s.t": "orioledb"})
+    assert level is Level.WARNING, "it may well be decoded"
+    assert "whether changes of s.t are in the log is up to the access method orioledb" in message
+
+
+def test_citus_is_asked_where_it_is_installed() -> None:
+    row = ("s.t", "p", "p", "d", "o", False, 1.0, True, True, None, False, True, ["g"], False, 1)
+    rows = [(*row, ["s.t1"], [], [], ["id", "g"], ["s.u"], ["s.f"], ["s.m"], {"s.t1": "columnar"})]
+    answers = {"pg_dist_partition')": [(True,)], "pg_dist_partition": [("s.t", ["s.t1", "s.t"])]}
+    answers["jsonb_object_agg"] = rows
+    setup = Rows(answers)
+    known = read_facts(setup, ["s.t"])["s.t"]  # type: ignore[arg-type]
+    assert (known.generated, known.partitions, known.columns) == (("g",), ("s.t1",), ("id", "g"))
+    assert (known.unlogged, known.foreign, known.misplaced) == (("s.u",), ("s.f",), ("s.m",))
+    assert known.methods == {"s.t1": "columnar"} and known.distributed == ("s.t", "s.t1")
+    answers["pg_dist_partition')"] = [(False,)]
+    setup.asked.clear()
+    assert read_facts(setup, ["s.t"])["s.t"].distributed == () and len(setup.asked) == 2  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ def test_a_server_that_speaks_another_language_is_not_to_be_started(
     "words",
     [
         "the database system is starting up",
-        "the database system is not yet accepting connections\nDETAIL:  Consistent recovery state has not been yet reached.",
+        "the database system is not yet accepting connections\nDETAIL:  Consistent recovery state is not reached.",
         "sorry, too many clients already",
         "remaining connection slots are reserved for roles with the SUPERUSER attribute",
     ],

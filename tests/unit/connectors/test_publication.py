@@ -153,7 +153,7 @@ def test_plan_refuses_a_publication_that_somebody_else_uses(monkeypatch: pytest.
     servers: Any = SimpleNamespace(pipeline=made, names=Names.of(made))
     elsewhere = publication("public.flights", "public.other")
     actual: Any = SimpleNamespace(publication=elsewhere, captured={}, facts={}, catalogue=catalogue())
-    with pytest.raises(SourceError, match="publication warehouse_pub holds public.other"):
+    with pytest.raises(SourceError, match=r"publication warehouse_pub holds public\.other"):
         planning.prepare(servers, actual)
     actual.captured = {"public.flights": None}
     with pytest.raises(AttributeError):  # it goes on, to what is asked of a server

@@ -159,13 +159,15 @@ def read_facts(connection: Connection, tables: Iterable[str], reader: str | None
         asked = {"tables": sorted(tables), "reader": reader}
         found = connection.execute(FACTS, asked).fetchall()
         citus = connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").fetchone()
-        spread = dict(connection.execute(DISTRIBUTED, asked).fetchall()) if citus and citus[0] else {}
+        spread: dict[str, list[str]] = (
+            dict(connection.execute(DISTRIBUTED, asked).fetchall()) if citus and citus[0] else {}
+        )
         for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign, odd, methods in found:
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
             unfit = (tuple(sorted(unlogged)), tuple(sorted(foreign)), tuple(sorted(odd)))
             others = (methods, tuple(sorted(spread.get(row[0], ()))))
             first = [*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns)]
-            fact = TableFacts(*first, *unfit, *others)
+            fact = TableFacts(*[*first, *unfit, *others])
             out[fact.name] = fact
         return out
 

@@ -261,10 +261,6 @@ class ConnectClient:
         self.request("PUT", f"/connectors/{quote(name)}/resume")
         self._wait_untold(name)
 
-    def pause(self, name: str) -> None:
-        """Let the tasks idle; they keep their connections."""
-        self.request("PUT", f"/connectors/{quote(name)}/pause")
-
     def stop(self, name: str) -> None:
         """Shut the tasks down; needed before offsets can be deleted."""
         self.request("PUT", f"/connectors/{quote(name)}/stop")

@@ -26,7 +26,7 @@ from tests.support.connector_cases import pipeline
 
 RUNNING = Status("RUNNING", ("RUNNING",), "")
 STREAMING = {"lsn": 1000, "lsn_commit": 1000}
-SLOT = Slot("pgoutput", "flights", False, None, 500, 900, "reserved", 0, None)
+SLOT = Slot("pgoutput", "flights", False, None, 900, "reserved", 0, None)
 
 
 def entries(state: str = "done", *tables: str, gap: Gap | None = None) -> dict[str, Captured]:

@@ -119,7 +119,7 @@ def test_the_connector_knows_its_cluster() -> None:
         refuse_other({"headwater.system.identifier": "8"}, HERE)
 
 
-SLOT = Slot("pgoutput", "x", False, None, 1, 1, "reserved", 0, None, False, False)
+SLOT = Slot("pgoutput", "x", False, None, 1, "reserved", 0, None, False, False)
 
 
 @pytest.mark.parametrize("slot", [None, SLOT])

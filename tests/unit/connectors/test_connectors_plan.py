@@ -38,7 +38,7 @@ STREAMING = {"lsn": 1000, "lsn_commit": 1000}
 
 
 def slot(**other: object) -> Slot:
-    values = {"plugin": "pgoutput", "database": "d", "active": True, "pid": 1, "restart_lsn": 500, "confirmed_lsn": 900}
+    values = {"plugin": "pgoutput", "database": "d", "active": True, "pid": 1, "confirmed_lsn": 900}
     return Slot(**{**values, "wal_status": "reserved", "behind_bytes": 0, "safe_bytes": None, **other})  # type: ignore[arg-type]
 
 

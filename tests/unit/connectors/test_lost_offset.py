@@ -30,7 +30,7 @@ from tests.support.connector_cases import pipeline
 RUNNING = Status("RUNNING", ("RUNNING",), "")
 STREAMING = {"lsn": 1000, "lsn_commit": 1000}
 SNAPSHOT = {"lsn": 1000, "snapshot": "INITIAL"}
-SLOT = Slot("pgoutput", "flights", False, None, 500, 900, "reserved", 0, None)
+SLOT = Slot("pgoutput", "flights", False, None, 900, "reserved", 0, None)
 NOW = Moment("7", 1, standby=False, wal_lsn=5000)
 LOST = [None, SNAPSHOT]
 

@@ -34,7 +34,7 @@ from tests.unit.spark.test_spark_state import IDENTITY
 SWITCH = 2000
 NOW = Moment("7", 2, standby=False, wal_lsn=2500)
 KNOWN = Remembered("7", 1, wal_lsn=1900, confirmed_lsn=700, offset_lsn=800, runner="r", installation="i", witness=5)
-COPY = Slot("pgoutput", "d", False, None, 1500, 1800, "reserved", 1000, None, failover=True, synced=True)
+COPY = Slot("pgoutput", "d", False, None, 1800, "reserved", 1000, None, failover=True, synced=True)
 HISTORY = {1: SWITCH}
 
 

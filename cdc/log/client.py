@@ -22,7 +22,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
-from cdc.log.opening import Heard, opened
+from cdc.log.opening import Heard, opened, watched
 from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
@@ -112,7 +112,7 @@ class Kafka:
         self.seconds = seconds
         self.bootstrap = pipeline.kafka.bootstrap
         self.heard = Heard()
-        self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0, "error_cb": self.heard}
+        self.settings = watched(pipeline.kafka.client(), self.heard)
         self.admin = opened(AdminClient, self.settings)
 
     @waiting_for("Kafka: which topics there are")
@@ -278,7 +278,7 @@ class Kafka:
             error: librdkafka's.
             client: who has asked; the admin's if left out.
         """
-        (self.admin if client is None else client).poll(0)  # what it has heard meanwhile it tells then
+        self.heard.catch_up(self.admin if client is None else client)
         return translate(what, error, self.bootstrap, self.heard)
 
     def _listed(self, name: str | None = None) -> dict[str, Any]:
@@ -288,12 +288,8 @@ class Kafka:
         except KafkaException as error:
             what = f"looking for topic {name}" if name else "listing topics"
             raise self.told(what, error) from error
-        self._let_in()
+        self.heard.let_in(self.admin)
         return found
-
-    def _let_in(self) -> None:
-        self.admin.poll(0)  # what it has heard before it tells then
-        self.heard.forget()
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""
@@ -312,7 +308,7 @@ class Kafka:
             if allowed and error.args[0].name() == allowed:
                 return None
             raise self.told(what, error) from error
-        self._let_in()
+        self.heard.let_in(self.admin)
         return found
 
 

@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
-from cdc.log.client import PARTITION_EOF, denied, translate
+from cdc.log.client import PARTITION_EOF
 from cdc.log.opening import Heard, opened, watched
+from cdc.log.refusals import denied, translate
 from cdc.waits import waiting_for
 
 # A status command must answer even when the brokers do not.

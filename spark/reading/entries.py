@@ -12,7 +12,6 @@ sink may hold something newer than this batch knows: an earlier attempt may have
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from cdc.stateful import StatefulView
 from cdc.used import used_columns
 from cdc.view import View
 from sinks.contract import UNVERSIONED
+from spark.reading.letters import record_letter
 from spark.reading.spec import FlowSpec
 
 # In the place of a view's name: no entry but a tally of what its batch was made of, ``version`` letters (sent already)
@@ -161,20 +161,9 @@ class EntryDecoder:
         row that a view of events did not take."""
         rows = None if isinstance(view, StatefulView) else view
         identity = None if rows is None else _document_of(rows, decoder, key, raw, at)
-        position, transaction = decoder.told(raw)
-        return DeadLetter(
-            self.spec.sink,
-            "" if view is None else view.name,
-            decoder.letter_key(key, raw) if identity is None else identity,
-            position,
-            f"{error.what}; {error.fix}" if error.fix else error.what,
-            raw,
-            *at,
-            at_ms=int(time.time() * 1000),
-            generation=self.spec.generation,
-            table=decoder.table.qualified if identity is None else None,
-            tx_id=transaction,
-        )
+        name = "" if view is None else view.name
+        named = decoder.letter_key(key, raw) if identity is None else identity
+        return record_letter(self.spec, name, named, decoder, error, raw, at, of_row=identity is None)
 
 
 def _document_of(

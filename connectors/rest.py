@@ -245,8 +245,8 @@ class ConnectClient:
         states = tuple(task["state"] for task in raw["tasks"])
         return Status(raw["connector"]["state"], states, traces[0] if traces else "")
 
-    def offsets(self, name: str) -> list[dict[str, Any]]:
-        """Source offsets that Connect keeps for a connector, also while it is stopped; empty if there are none.
+    def offset(self, name: str) -> dict[str, Any] | None:
+        """Debezium's offset that Connect keeps for a connector, also while it is stopped; None if there is none.
 
         Raises:
             ConnectError: there is no such connector: Connect only tells for one that exists.
@@ -254,7 +254,8 @@ class ConnectClient:
         raw = self.request("GET", f"/connectors/{quote(name)}/offsets")
         if raw is None:
             raise ConnectError(f"there is no connector {name}", fix="run `headwater apply FILE`")
-        return [entry["offset"] for entry in raw["offsets"] if entry.get("partition") and entry.get("offset")]
+        kept = (entry["offset"] for entry in raw["offsets"] if entry.get("partition") and entry.get("offset"))
+        return next(kept, None)
 
     def resume(self, name: str) -> None:
         """Start a paused or stopped connector; returns when a failure from before is not told any more."""

@@ -67,7 +67,7 @@ class Revival:
             if now < self._due:
                 return None
             self.check()
-            if not client.offsets(name):  # it would begin with a first snapshot
+            if client.offset(name) is None:  # it would begin with a first snapshot
                 self._refuse_lost_offset()
             self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
             start_again(client, name)

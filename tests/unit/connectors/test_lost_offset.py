@@ -141,8 +141,8 @@ def test_a_connector_that_is_made_again_begins_no_second_snapshot(monkeypatch: p
     done: list[str] = []
 
     class Connect:
-        def offsets(self, _name: str) -> list[Any]:
-            return []
+        def offset(self, _name: str) -> None:
+            return None
 
         def __getattr__(self, verb: str) -> Any:
             return lambda *_: done.append(verb)

@@ -116,14 +116,14 @@ class Connector:
 
     def __init__(self, state: str = "RUNNING", offset: dict[str, Any] | None = None) -> None:
         self.asked: list[str] = []
-        self.state, self.offset = state, offset or {"lsn": 1999}
+        self.state, self.kept = state, offset or {"lsn": 1999}
 
     def status(self, _: str) -> Any:
         return None if self.state == "none" else SimpleNamespace(connector=self.state, failed=self.state == "FAILED")
 
-    def offsets(self, _: str) -> list[dict[str, Any]]:
+    def offset(self, _: str) -> dict[str, Any]:
         assert self.asked[-1] == "wait_stopped", "looked at while it may move"
-        return [self.offset]
+        return self.kept
 
     def stop(self, _: str) -> None:
         self.asked.append("stop")
@@ -200,7 +200,7 @@ def away(monkeypatch: pytest.MonkeyPatch, database: Database, verb: str) -> None
     monkeypatch.setattr(database.connector, verb, fails, raising=False)
 
 
-@pytest.mark.parametrize("verb", ["wait_stopped", "offsets", "resume"])
+@pytest.mark.parametrize("verb", ["wait_stopped", "offset", "resume"])
 def test_a_connector_that_a_runner_has_stopped_goes_on_at_the_next_attempt(
     monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

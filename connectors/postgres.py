@@ -183,9 +183,9 @@ def _cut(connection: Connection) -> None:
 @contextmanager
 def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
     """Turn what keeps a session from being opened inside the block into our errors."""
-    where = f"{source.host}:{source.port}/{source.database} as {who}"
+    where = f"{source.address}/{source.database} as {who}"
     try:
-        with waiting_for(f"Postgres at {source.host}:{source.port}"):
+        with waiting_for(f"Postgres at {source.address}"):
             yield
     except psycopg.Error as error:
         reason = _last_line(error)

@@ -35,9 +35,6 @@ GONE = "our own tables are gone from the database: it was restored from a copy f
 BEGIN_AGAIN = "`headwater recapture FILE`, which tells first what it costs"
 FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
 
-# A worker that does not answer within this time is asked again at the next check.
-CONNECT_SECONDS = 5.0
-
 
 @dataclass(frozen=True)
 class Remembered:
@@ -178,15 +175,13 @@ def _stored_offset(pipeline: Pipeline, *, missed: bool) -> tuple[bool, Mapping[s
     Raises:
         SourceChanged: the slot is ``missed`` because the file names another one than the connector has (terminal).
     """
-    client = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=CONNECT_SECONDS)
     try:
-        offset = client.offset(connector_name(pipeline))
-        if missed:
-            refuse_renamed(pipeline, client.config(connector_name(pipeline)) or {})
+        with ConnectClient.impatient(pipeline.connect) as client:
+            offset = client.offset(connector_name(pipeline))
+            if missed:
+                refuse_renamed(pipeline, client.config(connector_name(pipeline)) or {})
     except ConnectError:
         return False, None
-    finally:
-        client.close()
     return True, offset
 
 
@@ -254,7 +249,7 @@ def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None)
     """
     if remembered is None:
         return
-    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    where = pipeline.source.address
     if now.system_identifier != remembered.system_identifier:
         raise changed(
             f"{where} is another Postgres cluster: its system identifier is {now.system_identifier}, not"
@@ -279,7 +274,7 @@ def refuse_shorter(
         return
     if remembered.installation is not None and witness is not None and witness[0] != remembered.installation:
         return
-    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    where = pipeline.source.address
     if now.wal_lsn < remembered.wal_lsn:
         raise changed(
             f"the log of {where} ends at {format_lsn(now.wal_lsn)}, and went to {format_lsn(remembered.wal_lsn)}"

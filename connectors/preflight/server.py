@@ -23,11 +23,11 @@ def run(site: Site) -> Iterator[Finding]:
         return
     if _pooled(site.db):
         message = (
-            f"{source.host}:{source.port} is a connection pooler, not Postgres: replication does not go through it,"
+            f"{source.address} is a connection pooler, not Postgres: replication does not go through it,"
             " and what a session sets may reach another session"
         )
         fix = "give Postgres's own address in source.host and source.port; applications may go on using the pooler"
-        yield Finding(Level.ERROR, f"{source.host}:{source.port}", message, fix)
+        yield Finding(Level.ERROR, source.address, message, fix)
         return
     version = site.db.info.server_version
     if version < OLDEST:

@@ -70,7 +70,7 @@ def read_connector(client: ConnectClient, name: str) -> RunningConnector | None:
 
 
 def plan_connector(
-    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool = False, skipped: bool = False
+    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool, skipped: bool
 ) -> list[Action]:
     """What must change in Kafka Connect. Pure.
 
@@ -130,7 +130,7 @@ def keeping(pipeline: Pipeline) -> list[str]:
 
 
 def plan_renewal(
-    name: str, tables: Sequence[str], topics: Sequence[Topic], histories: Sequence[str] = (), *, there: bool
+    name: str, tables: Sequence[str], topics: Sequence[Topic], histories: Sequence[str], *, there: bool
 ) -> list[Action]:
     """Restart a connector whose tables are others than it knows; meanwhile make some topics anew. Pure.
 

@@ -33,7 +33,7 @@ def letters_config(pipeline: Pipeline) -> dict[str, Any]:
     return config | {"values": pipeline.policy.dead_letters.values}
 
 
-def letters_to(topic: str, client: Mapping[str, Any], max_message_bytes: int = 10 << 20) -> dict[str, Any]:
+def letters_to(topic: str, client: Mapping[str, Any], max_message_bytes: int) -> dict[str, Any]:
     """The same without a pipeline, values included.
 
     Args:

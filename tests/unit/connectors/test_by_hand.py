@@ -125,7 +125,7 @@ class Connect:
 def create(monkeypatch: pytest.MonkeyPatch, connect: Connect, state: str, slot: Slot | None) -> None:
     monkeypatch.setattr(connector, "read_slot", lambda *given: slot)
     monkeypatch.setattr(connector, "read_captured", lambda *given: entries(state))
-    [action] = plan_connector("c", {}, None)
+    [action] = plan_connector("c", {}, None, slot=slot is not None, skipped=False)
     servers = SimpleNamespace(connect=connect, pipeline=pipeline(), source=None, setup=None, names=None)
     action.run(servers)  # type: ignore[arg-type]
 

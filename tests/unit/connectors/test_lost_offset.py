@@ -149,7 +149,7 @@ def test_a_connector_that_is_made_again_begins_no_second_snapshot(monkeypatch: p
 
     monkeypatch.setattr(connector, "read_slot", lambda *_: SLOT)
     monkeypatch.setattr(connector, "read_captured", lambda *_: captured("done"))
-    [action] = plan_connector("c", {}, None)
+    [action] = plan_connector("c", {}, None, slot=True, skipped=False)
     servers = SimpleNamespace(connect=Connect(), pipeline=pipeline(), source=None, setup=None, names=None)
     with pytest.raises(LogGap, match="it knows no place of it"):
         action.run(cast(Any, servers))

@@ -20,6 +20,7 @@ from cdc.types.arrow import arrow_of_spark
 from cdc.view import View
 from spark.reading.entries import OWN_TOMBSTONE, key_row
 from spark.reading.letters import record_letter
+from spark.reading.record import records_of
 from spark.reading.spec import FlowSpec, unpack
 
 
@@ -83,7 +84,7 @@ class HistoryDecoder:
         held: Mapping[int, Place] | None = None,
     ) -> None:
         self.spec, self._source, self._starts, self._begins, self._held = spec, source, starts, begins, held
-        (self.view,) = spec.views.values()
+        self.view = spec.view
         (self._decoder,) = spec.decoders().values()
         self._deleted: dict[bytes, int] = {}
         self._last: dict[int, Place] = {}
@@ -98,8 +99,7 @@ class HistoryDecoder:
         """
         rows: list[tuple[Any, ...]] = []
         letters: list[DeadLetter] = []
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
-        for key, value, topic, partition, offset in zip(*columns, strict=True):
+        for key, value, topic, partition, offset in records_of(batch):
             try:
                 change = self._decoder.decode(key, value, topic, partition, offset)
                 if change.op is Op.TRUNCATE or (change.op is Op.TOMBSTONE and self._own(key, offset)):

@@ -253,7 +253,8 @@ def _forget(names: Names, table: str) -> Action:
         names.identifier(names.captured), sql.Literal(table)
     )
     run = statements(f"forgetting the capture of {table}", leave)
-    return Action("snapshot", table, "no longer captured; its topic stays as it is", "captured", None, run)
+    detail = "no longer captured; its topic stays as it is, and so do the rows that sinks have of it"
+    return Action("snapshot", table, detail, "captured", None, run)
 
 
 def mark(connection: Connection, names: Names, tables: Iterable[str], state: str, signal_id: str | None = None) -> None:
@@ -291,6 +292,21 @@ def want_again(
             " WHERE table_name = ANY(%s)"
         ).format(names.identifier(names.captured))
         connection.execute(update, [condition, sweep, sorted(tables)])
+
+
+def leave_unswept(connection: Connection, names: Names, tables: Iterable[str]) -> None:
+    """Note that missed deletes of tables which are being read again are not to be looked for.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        tables: ``schema.table``, in the list.
+    """
+    with explained("updating the list of captured tables"):
+        update = sql.SQL("UPDATE {} SET sweep = false WHERE table_name = ANY(%s)").format(
+            names.identifier(names.captured)
+        )
+        connection.execute(update, [sorted(tables)])
 
 
 def settle(connection: Connection, names: Names, entries: Iterable[Captured]) -> set[str]:

@@ -23,7 +23,7 @@ from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.actual import find_changes, find_gaps, observe
 from connectors.advisory_lock import changing
-from connectors.captured import Captured, read_captured, want_again
+from connectors.captured import Captured, leave_unswept, read_captured, want_again
 from connectors.conditions import check_condition
 from connectors.connector import RunningConnector, read_connector, start_again, wait_ready
 from connectors.database.grants import plan_grants
@@ -105,6 +105,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
+        swept = _not_to_sweep(captured, wish)
         find_changes(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)
         if wish.condition is not None:
@@ -122,6 +123,9 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
             _start(servers, running)
             captured = _settled(servers)
             open_ones = _to_ask(captured, tables, wish)
+            if swept:
+                leave_unswept(servers.setup, servers.names, swept)
+                told(f"{', '.join(swept)}: being read again already; missed deletes are left alone")
         else:
             told(f"{gap.what}: the slot is made anew, and every table is read again")
             open_ones = tables
@@ -302,6 +306,19 @@ def _to_ask(captured: Mapping[str, Captured], tables: Sequence[str], wish: Wish)
                 fix="`headwater apply FILE --wait` waits for that; then run this again",
             )
     return out
+
+
+def _not_to_sweep(captured: Mapping[str, Captured], wish: Wish) -> list[str]:
+    """Those tables that are being read again, and swept afterwards, which is not wished any more: it may be that they
+    can't be swept. Pure.
+
+    Only of those that are named: of a reading of all, which closes a gap, the same command goes on.
+    """
+    return sorted(
+        table
+        for table in set(wish.tables)
+        if not wish.sweep and captured[table].sweep and captured[table].condition == wish.condition
+    )
 
 
 def _wanted(captured: Mapping[str, Captured]) -> dict[str, str | None]:

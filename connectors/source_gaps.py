@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError, SourceRefused
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from connectors.captured import read_captured
@@ -99,7 +99,7 @@ def check_source(
     try:
         connection = connect(pipeline.source)
     except SourceError as error:  # down, or it refuses the login: the sinks go on with what the log holds
-        if not error.transient:
+        if not error.transient or isinstance(error, SourceRefused):
             told(error.what)
         return remembered
     told(None)
@@ -203,11 +203,11 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
     """
     streamed = stored_lsn(offset)
     if slot is not None and slot.wal_status == "lost":
+        why, prevents = slot.why_lost
         raise SlotLost(
-            f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
+            f"Postgres has invalidated slot {slot_name}: {why} (wal_status lost)",
             means="changes since then cannot be read; the connector would stay silent, or fail",
-            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN};"
-            " raise max_slot_wal_keep_size or keep the connector running",
+            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN}; {prevents}",
         )
     if slot is None and streamed is not None:
         raise SlotLost(

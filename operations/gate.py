@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, HeadwaterError
+from cdc.errors import ConfigError, HeadwaterError, StateError
 from cdc.fold import FoldView
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
@@ -30,12 +30,15 @@ from cdc.waits import waiting_for
 from connectors.postgres import connect
 from connectors.tables.shapes import read_shapes
 from operations.opened import going_on, kept_tables
+from operations.rowstore import refuse_no_store
 from operations.state.folder import register_of, state_dir
-from operations.state.frozen import with_gone
+from operations.state.frozen import read_by, with_gone
 from operations.state.history import keeps_history, root_tables
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
+from spark.disk.made_of import as_defined
+from spark.disk.state import Generation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,8 +115,18 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
     for name, search, kept in folding:
         with found.step():
             check_mapping(name, search, _as_spark_found(pipeline, kept))
+    for one in _generations(pipeline) if pipeline.row_store is None else ():
+        with found.step(), suppress(StateError):  # a definition that can't be read is for others to name
+            refuse_no_store(as_defined(pipeline, one), one)
     once = {str(part): part for part in found.wrong}
     return list(once.values())
+
+
+def _generations(pipeline: Pipeline) -> Iterator[Generation]:
+    """All that there are, also of those that nobody runs: what they have written has to be removed one day."""
+    for sink in pipeline.sinks:
+        register = register_of(pipeline, sink)
+        yield from (register.generation(entry.number) for entry in register.entries())
 
 
 def _not_kept(pipeline: Pipeline, sink: str, views: Sequence[View]) -> list[View]:
@@ -165,7 +178,7 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
             if not generation.started:
                 continue
             try:
-                whole = with_gone(pipeline, sink, catalogue)
+                whole = with_gone(pipeline, sink, catalogue, read_by(generation))
                 defined = going_on(pipeline, generation, whole)
                 views = resolve_views(defined, whole, sink)
             except HeadwaterError as error:

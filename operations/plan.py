@@ -15,10 +15,12 @@ from connectors.captured import read_captured
 from connectors.names import Names
 from connectors.postgres import connect
 from operations.edits.changes import Changes
-from operations.edits.pending import pending, told, under_way
+from operations.edits.pending import pending, told, under_way, unheard
 from operations.gate import refuse_wrong_views
+from operations.generations.kept_views import with_kept_views
 from operations.generations.outdated import line, needed
 from operations.schema.migrations import migrations
+from operations.state.folder import is_begun
 from operations.status.evolving import evolving
 
 # Tables that the last line names.
@@ -69,9 +71,9 @@ class Plan:
 
     def closing(self, file: str) -> str:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
-        # That `run` must be started again is a line, and no change that `apply` makes.
+        # That `run` must be started again, or that nobody knows what it does, is a line, and no change of `apply`.
         asked = 0 if self.edits is None else self.edits.taken(self.building)
-        if self.edits is not None and self.edits.restart and not self.actions:
+        if self.edits is not None and (self.edits.restart or self.edits.unread) and not self.actions:
             return f"`headwater apply {file}` hands the file on"
         them = "it" if len(self.actions) + asked == 1 else "them"
         if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`
@@ -100,9 +102,11 @@ def plan(pipeline: Pipeline, migration: Path | None = None, say: Say = to_nobody
         HeadwaterError: a server does not answer, or what is there can't be led to what is asked for; or a view does
             not fit its tables (terminal).
     """
-    actions = plan_pipeline(pipeline)
+    begun, actions = is_begun(pipeline), plan_pipeline(with_kept_views(pipeline))
     tables = migrations(pipeline, migration)
     refuse_wrong_views(pipeline, say)
+    if warning := unheard(pipeline, actions, begun=begun):
+        say(warning)
     building, capturing = under_way(pipeline)
     followed = evolving(pipeline)  # what `run` has noticed a second ago is no difference any more, and not done yet
     edits, sinks = pending(pipeline), needed(pipeline)

@@ -37,6 +37,28 @@ def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) ->
     }
 
 
+def refuse_no_store(pipeline: Pipeline, generation: Generation) -> None:
+    """Refuse a file without a row store in which a generation has rows.
+
+    Args:
+        pipeline: as the generation was defined.
+        generation: whose rows they are; one that has written nothing has none.
+
+    Raises:
+        ConfigError: it has joined views, and the file has no ``row_store``.
+    """
+    sink, number = generation.sink, generation.number
+    joined = [name for name in pipeline.sinks[sink].view_names if pipeline.views[name].joins]
+    if joined and pipeline.row_store is None and generation.started:
+        file = pipeline.file or "FILE"
+        raise ConfigError(
+            f"sink {sink}: generation {number} joins tables ({', '.join(joined)}), and the file has no row_store",
+            means="it could not be run, nor gone back to, and its rows could not be removed; nothing was changed",
+            fix="leave row_store in the file until no generation with joins is kept: once another one is shown, "
+            f"`headwater retire {file} {sink} --generation {number}`",
+        )
+
+
 def reading_settings(pipeline: Pipeline) -> dict[str, Any]:
     """Where the row store of a file that has one is, for who asks its server and no view's rows; holds secrets."""
     part = pipeline.row_store

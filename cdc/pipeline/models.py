@@ -348,11 +348,12 @@ class Pipeline(Part):
         part = self.sinks[sink]
         views = {name: content_of(self.views[name]) for name in part.view_names}
         tables = sorted(self.source.tables if part.tables == "all" else part.tables or ())
+        content = content_of(part)
         spec = {
             "format": 1,
             "topic_prefix": self.kafka.topic_prefix,
-            "sink": content_of(part),
-            "index": getattr(part, "index", None) or "",
+            "index": content.pop("index", None) or "",
+            "sink": content,
             "views": views,
             "tables": tables,
         }

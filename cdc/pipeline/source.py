@@ -225,7 +225,13 @@ class Kafka(Part):
         ge=1,
         le=1000,
     )
-    replication_factor: Whole = entry(1, "Copies of each partition; 3 in production.", unit="copies", ge=1, le=10)
+    replication_factor: Whole = entry(
+        1,
+        "Copies of each partition of a new topic; 3 in production. `check` names topics that have fewer.",
+        unit="copies",
+        ge=1,
+        le=10,
+    )
     tombstone_retention_hours: Number = entry(
         168.0,
         "How long a delete stays in the log after compaction (delete.retention.ms): a consumer that is away "

@@ -11,6 +11,17 @@ from connectors.postgres import Connection, explained
 # After a connector stops, the server notices its closed connection at once, a cut one after wal_sender_timeout (60 s).
 INACTIVE_SECONDS = 75.0
 
+# Why Postgres has invalidated a slot, and what keeps the next one from it.
+LOST = {
+    "wal_removed": ("the WAL it needs is gone", "raise max_slot_wal_keep_size or keep the connector running"),
+    "idle_timeout": (
+        "nobody read from it for longer than idle_replication_slot_timeout",
+        "raise idle_replication_slot_timeout (0: no limit) or keep the connector running",
+    ),
+    "wal_level_insufficient": ("wal_level was not logical", "keep wal_level = logical"),
+    "rows_removed": ("rows of the catalogue that it needs are gone", "turn hot_standby_feedback on"),
+}
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -27,6 +38,8 @@ class Slot:
         safe_bytes: WAL that may still be written before it is lost; None when there is no limit.
         failover: it is copied to standbys; None where the server can't do that (before Postgres 17).
         synced: it is such a copy; stays true when its standby is promoted.
+        invalidation: why it is lost, as Postgres calls it (``wal_removed``); None where it is not, or nobody says
+            (before Postgres 17).
     """
 
     plugin: str
@@ -39,6 +52,12 @@ class Slot:
     safe_bytes: int | None
     failover: bool | None = None
     synced: bool = False
+    invalidation: str | None = None
+
+    @property
+    def why_lost(self) -> tuple[str, str]:
+        """Of a slot that is lost: why, and what keeps the next one from it."""
+        return LOST.get(self.invalidation or "wal_removed", (f"{self.invalidation}", "remove what did it"))
 
 
 def read_slot(connection: Connection, name: str) -> Slot | None:
@@ -50,16 +69,17 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
                    confirmed_flush_lsn - '0/0'::pg_lsn, wal_status,
                    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END
                        - restart_lsn,
-                   safe_wal_size, (to_jsonb(s)->>'failover')::bool, coalesce((to_jsonb(s)->>'synced')::bool, false)
+                   safe_wal_size, (to_jsonb(s)->>'failover')::bool, coalesce((to_jsonb(s)->>'synced')::bool, false),
+                   to_jsonb(s)->>'invalidation_reason'
             FROM pg_replication_slots s WHERE slot_name = %s
             """,
             [name],
         ).fetchone()
     if row is None:
         return None
-    plugin, database, active, pid, confirmed, status, behind, safe, failover, synced = row
+    plugin, database, active, pid, confirmed, status, behind, safe, *last = row
     whole = [None if number is None else int(number) for number in (confirmed, behind, safe)]
-    first, last = (str(plugin), str(database), active, pid, whole[0], status), (failover, synced)
+    first = (str(plugin), str(database), active, pid, whole[0], status)
     return Slot(*first, whole[1], whole[2], *last)
 
 

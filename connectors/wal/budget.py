@@ -45,7 +45,7 @@ class Budget:
         retained_bytes: WAL that the slot makes Postgres keep; None when that is not known, or there is no slot.
         budget_bytes: ``policy.wal_budget``.
         limit_bytes: the server's ``max_slot_wal_keep_size``; None when it has none, or does not answer.
-        growth_bytes_per_second: of what is kept; None when it is not known, or does not grow.
+        growth_bytes_per_second: of what is kept; 0 when it does not grow, None when that is not known.
         seconds_to_full: until the lesser of budget and limit, if it goes on like this; None when that is not known.
         level: ``none``, ``warn`` (from 50 % on), ``alarm`` (from 80 %) or ``over``; None when nothing is known.
         pinned_by: what keeps the slot from moving, the oldest first.
@@ -127,7 +127,7 @@ def judge(
 
 
 def growth(samples: Sequence[Sample]) -> float | None:
-    """Bytes a second by which what is kept grows; None when it does not, or when that can't be told.
+    """Bytes a second by which what is kept grows; 0 when it does not, None when that can't be told.
 
     What a slot keeps is a saw: it grows with every write and falls whenever the slot moves. Only what came after the
     last fall by half counts: a slot that is well falls so all the time, and nothing is said of it; one that moves, but
@@ -139,7 +139,8 @@ def growth(samples: Sequence[Sample]) -> float | None:
             start = at
     rising = samples[start:]
     if len(rising) < 3 or rising[-1].at - rising[0].at < LEAST_SECONDS:
-        return None
+        # It has moved a moment ago: it does not grow as long as it keeps less than it did before that.
+        seen = samples[-1].at - samples[0].at if samples else 0.0
+        return 0.0 if start and seen >= LEAST_SECONDS and rising[-1].retained <= samples[start - 1].retained else None
     slopes = [(b.retained - a.retained) / (b.at - a.at) for a, b in combinations(rising, 2) if b.at > a.at]
-    rate = median(slopes) if slopes else 0.0
-    return rate if rate > 0 else None
+    return max(median(slopes), 0.0)

@@ -194,7 +194,8 @@ def _unjudged(matchers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Of which views' standing queries nobody is told anything, and why."""
     for one in matchers:
         if one["working"] is False:
-            why = one["error"] or f"no `headwater run` has done it for {at_least(one['at'], time.time()):,.0f} s"
+            since = "yet" if one["at"] is None else f"for {at_least(one['at'], time.time()):,.0f} s"
+            why = one["error"] or f"no `headwater run` has done it {since}"
             yield f"standing queries of {one['view']} are not judged: {why}"
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
-from cdc.pipeline import Pipeline
+from cdc.pipeline import IcebergSink, Pipeline, Sink
 from cdc.pipeline.fields import Part
+from operations.edits.sends import Sent, sends_between
 from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.opened import named_tables
 from operations.state.folder import chosen_sinks, register_of
+from sinks.iceberg.place import Place
 from spark.disk.made_of import as_defined, outdated
 
 # Parts of the file that a running process has been made with: Spark's session, connections, places in the log.
@@ -47,7 +49,10 @@ class Changes:
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
         widened: sinks of all tables that were none before: they take up what they do not keep yet.
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
+        sends: webhooks, topics and standing queries that begin, end or change.
+        others: sinks that differ, and that the process was started without.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
+        unread: why the file that it goes by can't be read here, as what will become of this one is not known then.
     """
 
     added: Sequence[str] = ()
@@ -57,7 +62,10 @@ class Changes:
     outlived: Mapping[str, Sequence[int]] = field(default_factory=dict)
     widened: Sequence[str] = ()
     reopened: Sequence[tuple[str, int]] = ()
+    sends: Sequence[Sent] = ()
+    others: Sequence[str] = ()
     restart: Sequence[str] = ()
+    unread: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As ``plan --json`` shows it."""
@@ -69,18 +77,24 @@ class Changes:
             "outlived": {sink: list(numbers) for sink, numbers in self.outlived.items()},
             "widened": list(self.widened),
             "reopened": sorted({sink for sink, _ in self.reopened}),
+            "sends": [one.to_dict() for one in self.sends],
+            "others": list(self.others),
             "restart": list(self.restart),
+            "unread": self.unread,
         }
 
     def taken(self, building: Collection[str] = ()) -> int:
         """How many things that process does for the file, besides what it builds already."""
-        own = (self.added, self.removed, self.widened, self.to_dict()["reopened"])
+        own = (self.added, self.removed, self.widened, self.to_dict()["reopened"], self.sends)
         return 0 if self.restart else sum(map(len, own)) + len(self.rebuilt.keys() - set(building))
 
     def lines(self, told: Collection[str] = ()) -> list[str]:
         """What will become of the file in that process, a line each; ``told``: sinks whose rebuild was told already."""
         if self.restart:
             return [f"run must be started again for {', '.join(self.restart)}: until then it goes on with the old file"]
+        if self.unread is not None:
+            unknown = "what becomes of this one is seen once it is applied (`file` in status)"
+            return [f"the file that run goes by can't be read here ({self.unread}): {unknown}"]
         said = [f"run takes up sink {sink}" for sink in self.added]
         more = ", and no other goes on with it: call a sink that was only renamed as before" if self.added else ""
         said += [f"run lets go of sink {sink}; what it holds stays{more}" for sink in self.removed]
@@ -94,7 +108,11 @@ class Changes:
             which = f"generation{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
         said += [f"run has sink {sink} take up the captured tables that it does not keep yet" for sink in self.widened]
-        return said + [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+        said += [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+        said += [one.line() for one in self.sends]
+        return said + [
+            f"run does nothing about sink {sink}: it was started for others (--sink)" for sink in self.others
+        ]
 
 
 def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> Changes:
@@ -110,6 +128,7 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
     for name in mine:
         if old.sinks[name].type != new.sinks[name].type:
             restart.append(f"sinks.{name}.type (another kind of sink: give it another name)")
+        restart += [f"sinks.{name}.{key}" for key in other_catalogue(old.sinks[name], new.sinks[name])]
     if only and not mine:
         restart.append(f"sinks ({', '.join(only)}, which it was started for, is gone)")
     if restart:
@@ -133,7 +152,36 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
             name for name in mine if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt
         ),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
+        sends=sends_between(old, new, only),
+        others=_others(old, new, only) if only else (),
     )
+
+
+def _others(old: Pipeline, new: Pipeline, only: Collection[str]) -> tuple[str, ...]:
+    """Sinks that come, go or differ, with their views, beside those that a process was started for."""
+
+    def said(pipeline: Pipeline, name: str) -> Any:
+        sink = pipeline.sinks.get(name)
+        return None if sink is None else (sink, [pipeline.views.get(view) for view in sink.view_names])
+
+    names = dict.fromkeys((*new.sinks, *old.sinks))
+    return tuple(name for name in names if name not in only and said(old, name) != said(new, name))
+
+
+def other_catalogue(old: Sink, new: Sink) -> list[str]:
+    """The keys by which a warehouse is reached otherwise; none of other sinks. Pure.
+
+    Spark keeps a catalogue as it was when a session first named it, and all else (pyiceberg, DuckDB) opens it anew: the
+    flows would go on in the old one, or with the old token, and everybody else look at the new one.
+
+    Args:
+        old, new: the sink in two files.
+    """
+    if not isinstance(old, IcebergSink) or not isinstance(new, IcebergSink):
+        return []
+    before, after = Place.of(old), Place.of(new)
+    keys = [one.name for one in fields(Place) if one.name != "namespace"]  # of another namespace a generation is built
+    return [key for key in keys if getattr(before, key) != getattr(after, key)]
 
 
 def _restart(old: Pipeline, new: Pipeline) -> list[str]:
@@ -173,7 +221,9 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
 
 
 def _other_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
-    """Whether a sink of all tables keeps one that is captured no more, whose flow has nothing to do, or one that is
-    captured again, whose flow was left out: it is in the definition already, so nobody takes it up as a new one."""
-    tables = named_tables(defined.sinks[sink]) if new.sinks[sink].tables == "all" else []
+    """Whether a warehouse of all tables keeps one that is captured no more, whose flow has nothing to do, or one that
+    is captured again, whose flow was left out: it is in the definition already, so nobody takes it up as a new one.
+    Documents of all tables are kept by one flow, which reads on where that table's topic stands still."""
+    part = new.sinks[sink]
+    tables = named_tables(defined.sinks[sink]) if part.tables == "all" and part.form == "columns" else []
     return any(old.captures(table) != new.captures(table) for table in tables)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import ConfigError, DiskFull, HeadwaterError
 from cdc.journal import Line, all_about
-from cdc.pipeline import Pipeline, loads
+from cdc.pipeline import Pipeline, Sink, loads
 from cdc.polling import pause_after
 from operations.child_process import Apart, Start, end_all
 from operations.edits.build import build, left_behind, remove_left
-from operations.edits.changes import Changes, changes_between
+from operations.edits.changes import Changes, changes_between, other_catalogue
 from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
@@ -95,6 +95,7 @@ class FileWatch:
         self.only = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
+        self._known = _warehouses(self.plain)  # as Spark's session was told of them, also of those that have gone since
         before = read_running(engine.pipeline)
         self.building: dict[str, _Building] = {}
         self.refused: dict[str, Any] | None = None
@@ -157,9 +158,9 @@ class FileWatch:
         plain = loads(found.text, found.file)
         changes = changes_between(self.plain, plain, self.only)
         left = self._left(plain, changes.rebuilt)
-        if changes.restart:
+        if restart := [*changes.restart, *self._other_catalogues(plain, changes.added)]:
             raise ConfigError(
-                f"{', '.join(changes.restart)} changed",
+                f"{', '.join(restart)} changed",
                 means="this process was made with the old words",
                 fix="start `headwater run` again",
             )
@@ -176,11 +177,17 @@ class FileWatch:
         self._note()
         return said
 
+    def _other_catalogues(self, plain: Pipeline, added: Sequence[str]) -> list[str]:
+        """Keys of warehouses that come back, and were reached otherwise before they had gone."""
+        again = [name for name in added if name in self._known]
+        return [f"sinks.{one}.{key}" for one in again for key in other_catalogue(self._known[one], plain.sinks[one])]
+
     def _learn(self, pipeline: Pipeline, added: Sequence[str]) -> None:
         """Let the session know the catalogues of new warehouses: it reads these settings when a catalogue is first
         named, and a query takes them along as it starts."""
         for name, value in warehouse_settings(pipeline, added).items():
             self.engine.spark.conf.set(name, value)
+        self._known |= _warehouses(pipeline)
         if added:
             check_machines(pipeline, added, self.engine.spark)
 
@@ -305,6 +312,10 @@ class FileWatch:
         end_all(one.child for one in self.building.values() if one.child is not None)
         for one in self.building.values():
             one.child = None
+
+
+def _warehouses(pipeline: Pipeline) -> dict[str, Sink]:
+    return {name: sink for name, sink in pipeline.sinks.items() if sink.form == "columns"}
 
 
 def _begun(rebuilt: Mapping[str, Sequence[str]]) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
+from connectors.actions import Action
 from operations.edits.changes import Changes, changes_between
-from operations.state.accepted import Running, living_run, read_running
+from operations.state.accepted import Running, living_run, read_running, sinks_of
 from operations.state.evolution import read_evolution
+from operations.state.folder import register_of
 
 
 def pending(pipeline: Pipeline) -> Changes | None:
@@ -23,7 +26,8 @@ def pending(pipeline: Pipeline) -> Changes | None:
 
 
 def let_go(pipeline: Pipeline) -> Sequence[str]:
-    """Sinks that a `run` would let go of if this file was applied; also one on another machine that may be alive.
+    """Sinks that a `run` would let go of if this file was applied; also one on another machine that may be alive, and
+    one beside the newest whose note nobody can read, if it has the sink now.
 
     Args:
         pipeline: the loaded file.
@@ -31,16 +35,44 @@ def let_go(pipeline: Pipeline) -> Sequence[str]:
     running = read_running(pipeline)
     if running is None or running.alive(pipeline) is False:
         return ()
-    changes = _changes(running, pipeline)
-    return () if changes.restart else changes.removed
+    changes, only = _changes(running, pipeline), running.only
+    gone = [name for name in sinks_of(running.taken) if name not in pipeline.sinks]
+    mine = () if changes.restart else changes.removed
+    if changes.unread is not None:  # their names can be read all the same
+        mine = [one for one in gone if not only or one in only]
+    return (*mine, *(one for one in gone if only and one not in only and _runs(pipeline, one)))
+
+
+def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> str | None:
+    """A warning where a `run` may be alive that is not told of this file, as its state folder is another; else None.
+
+    Args:
+        pipeline: the loaded file.
+        actions: of ``apply``.
+        begun: whether there was anything in the state folder before it (``operations.state.folder.is_begun``).
+    """
+    if begun or any(action.kind == "connector" and action.before is None for action in actions):
+        return None
+    folder = Path(pipeline.engine.state_dir).absolute()
+    return (
+        f"warning: pipeline {pipeline.name} is captured already, and there is nothing of it in engine.state_dir "
+        f"({folder}): a `run` whose state is elsewhere is not told of this file, and one that is started with this "
+        "folder knows no sink's place. If the key was changed, stop `run` and move the folder there, or put it back"
+    )
+
+
+def _runs(pipeline: Pipeline, sink: str) -> bool:
+    """Whether somebody has a sink now that the file may lack."""
+    register = register_of(pipeline, sink)
+    return any(register.generation(number).lease.held_by_other() for number in register.kept())
 
 
 def _changes(running: Running, pipeline: Pipeline) -> Changes:
     try:
         old = loads(running.taken.text, running.taken.file)
-    except ConfigError:  # variables that are set for it and not here: it knows by itself what has changed
-        return Changes()
-    return changes_between(old, pipeline)
+    except ConfigError as error:  # variables that are set for it and not here: it knows by itself what has changed
+        return Changes(unread=error.what.replace("\n", "; "))
+    return changes_between(old, pipeline, running.only)
 
 
 def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from cdc.errors import ConnectError, DiskFull, HeadwaterError
+from cdc.errors import ConnectError, DiskFull, HeadwaterError, KafkaError
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from connectors.debezium import connector_name
@@ -39,6 +39,7 @@ from operations.freshness.note import (
 from operations.freshness.place import FlowPlace, Place
 from operations.freshness.row_store import RowStoreMemory
 from operations.freshness.source_words import connector_words
+from operations.freshness.streaming import Streaming
 from operations.state.folder import chosen_sinks
 from operations.state.history import STREAM
 
@@ -75,7 +76,7 @@ class Keeper:
         self.pipeline: Pipeline = pipeline
         self.only: Sequence[str] = tuple(only)
         self.since = time.time()
-        self._marks, self._hanging = Marks(), Hanging()
+        self._marks, self._hanging, self._streaming = Marks(), Hanging(), Streaming()
         self._source = SourceNote(self.since, self.since, moved_at=self.since)
         self._confirmed: int | None = None
         self._connector: dict[str, Any] = {}
@@ -150,10 +151,22 @@ class Keeper:
             self._source,
             as_of=as_of,
             moved_at=look.at if moved else self._source.moved_at,
+            written_at=look.at if self._streams(source, moved or not late) else self._source.written_at,
             answered_at=time.time(),
             error=None,
             reading=tuple(source.reading()) if late else (),
         )
+
+    def _streams(self, source: SourceLog, gets_on: bool) -> bool:
+        """Whether records come into the log, though the slot does not move."""
+        if gets_on:
+            self._streaming.forget()
+            return False
+        try:
+            return self._streaming.look(source.written, time.monotonic())
+        except KafkaError as error:  # then nothing comes into the log, and the slot has been asked all the same
+            _log.debug("freshness: %s", error.what)
+            return False
 
     def _see_hanging(self, source: SourceLog, now: float) -> None:
         """Look for transactions that do not end, while a flow to which records wait does not get older ones applied:

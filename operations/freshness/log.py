@@ -18,7 +18,7 @@ from cdc.errors import HeadwaterError, SourceUnavailable
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets
 from cdc.log.topics import ids_of
-from cdc.outbox import by_topic
+from cdc.outbox import by_topic, topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.token import History
 from connectors.captured import Captured, read_captured
@@ -150,9 +150,7 @@ class SourceLog:
             SourceUnavailable, KafkaUnavailable: no answer (transient).
         """
         silent = self._silent()
-        if not set(topics) <= self._counts.keys() or time.monotonic() - self._counted > TOPICS_SECONDS:
-            self._counts = {topic.name: topic.partitions for topic in self._kafka.describe(topics).values()}
-            self._counted = time.monotonic()
+        self._count(topics)
         wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts and topic not in silent}
         # The ids last: a topic that is made anew after the look at its ends then has another one.
         ends = self._kafka.ends(wanted, written=True)  # connectors/ledger.py says why
@@ -169,6 +167,18 @@ class SourceLog:
         written = self._kafka.ends(wanted, written=True)
         return written, self._kafka.ends(wanted)
 
+    def written(self) -> Offsets:
+        """The ends of what is written into the topics of captured tables, also by transactions that are under way.
+
+        Raises:
+            SourceUnavailable, KafkaUnavailable: no answer (transient).
+        """
+        with self._asked() as connection:
+            topics = topics_of_tables(self.pipeline, read_captured(connection, self._names))
+        self._count(topics)
+        wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts}
+        return self._kafka.ends(wanted, written=True)
+
     def letters_end(self) -> int:
         """The end of the letters' topic; none is written after it that was sent before this call.
 
@@ -176,6 +186,13 @@ class SourceLog:
             KafkaUnavailable: no answer (transient).
         """
         return sum(self._kafka.ends({self.pipeline.dead_letter_topic: 1})[self.pipeline.dead_letter_topic].values())
+
+    def _count(self, topics: Collection[str]) -> None:
+        """Ask how many partitions topics have, of all that were asked for: now and then, and where some are new."""
+        if not set(topics) <= self._counts.keys() or time.monotonic() - self._counted > TOPICS_SECONDS:
+            asked = {*topics, *self._counts}
+            self._counts = {topic.name: topic.partitions for topic in self._kafka.describe(asked).values()}
+            self._counted = time.monotonic()
 
     def _silent(self) -> dict[str, str]:
         publication = self.pipeline.source.publication

@@ -107,6 +107,7 @@ class SourceNote(SourceWords):
         connect_answered_at: when Kafka Connect last answered; 0 for never.
         failed_at: when the connector was last seen to have failed (epoch seconds); None for never.
         failed_why: why; it may have been started again meanwhile, and fail again.
+        written_at: when records were last seen to come into the log while the slot stood still; 0 for never.
         slot_retained_bytes: WAL that the slot makes Postgres keep; None while that is not known.
         slot_safe_bytes: WAL that may still be written before it is lost; None when there is no limit, too.
         row_store: node of the row store -> ``used_bytes`` and ``limit_bytes`` (0 for none); empty when not known.
@@ -120,6 +121,7 @@ class SourceNote(SourceWords):
     connect_answered_at: float = 0.0
     failed_at: float | None = None
     failed_why: str | None = None
+    written_at: float = 0.0
     slot_retained_bytes: int | None = None
     slot_safe_bytes: int | None = None
     row_store: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -128,7 +130,8 @@ class SourceNote(SourceWords):
         """The same without moments after ``now``, as ``FlowNote.by``."""
         as_of = None if self.as_of is None or self.as_of > now else self.as_of
         since, moved, answered = (min(one, now) for one in (self.since, self.moved_at, self.answered_at))
-        return replace(self, since=since, as_of=as_of, moved_at=moved, answered_at=answered)
+        written = min(self.written_at, now)
+        return replace(self, since=since, as_of=as_of, moved_at=moved, answered_at=answered, written_at=written)
 
 
 def write_sink_note(pipeline: Pipeline, sink: str, note: SinkNote) -> None:

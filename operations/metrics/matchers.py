@@ -32,7 +32,8 @@ def standing_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
     for one in pipelines:
         for view, note in read_notes(one).items():
             of = {"pipeline": one.name, "view": view}
-            found.append((of, note))
+            if note.at:
+                found.append((of, note))
             with suppress(HeadwaterError, OSError):  # whether its sink is paused can't be read: of the others is told
                 goes_on = works(one, view, note)
                 if goes_on is not None:  # nobody is alarmed of a pause
@@ -40,5 +41,6 @@ def standing_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
     for name, said in _COUNTED:
         yield counter(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
     for name, said in _GAUGED:
-        yield gauge(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
+        known = [(of, getattr(note, name)) for of, note in found if getattr(note, name) is not None]
+        yield gauge(f"headwater_standing_{name}", said, known)
     yield gauge("headwater_standing_working", "1 while the matcher goes on, 0 when it can't or is not run.", working)

@@ -185,12 +185,13 @@ def _flows(reports: Mapping[str, Report]) -> Iterator[Metric]:
     flows = list(_each(reports))
     ages: Values = [(of, flow.age) for of, flow in flows if flow.age is not None]
     yield gauge("headwater_flow_age_seconds", "How old what the flow has applied is.", ages)
-    behind: Values = [(of, flow.behind) for of, flow in flows if flow.behind is not None]
+    # As of the source: what waited when somebody last looked may be more by now.
+    behind: Values = [(of, flow.behind) for of, flow in flows if flow.behind is not None and flow.still is not None]
     yield gauge("headwater_flow_lag_records", "Records of the log that wait for the flow.", behind)
     told = [(of, flow.status) for of, flow in flows if flow.status is not None]
     for name, said in _COUNTED:
         yield counter(f"headwater_flow_{name}", said, [(of, getattr(one, name)) for of, one in told])
-    deferred: Values = [(of, one.deferred) for of, one in told]
+    deferred: Values = [(of, flow.status.deferred) for of, flow in flows if flow.status is not None and not flow.gone]
     yield gauge("headwater_flow_deferred_documents", "Documents of a fan-out that are still to be written.", deferred)
     batches: Values = [(of, one.batch_ms / 1000) for of, one in told]
     yield gauge("headwater_flow_batch_seconds", "How long the newest batch took.", batches)

@@ -25,10 +25,11 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
 
     Returns:
         for each: ``table``, ``state`` (``initial``, ``wanted``, ``requested``: its rows are read, or are to be; or
-        ``done``), ``records`` (offsets of its topics; None if the brokers do not answer), ``rows`` (of the table, by
-        Postgres's estimate), ``again`` (rows are read that the topic had before: ``records`` do not say how far that
-        is), ``gap``: what of its changes is missing, else None; and ``inserted``, ``updated``, ``deleted``: rows, since
-        Postgres began to count; None where it does not.
+        ``done``), ``topics`` (how many hold its records), ``records`` (offsets of those; None if that is not known),
+        ``records_error`` (why it is not: the brokers are away, or a topic is not there or may not be read; else None),
+        ``rows`` (of the table, by Postgres's estimate), ``again`` (rows are read that the topic had before: ``records``
+        do not say how far that is), ``gap``: what of its changes is missing, else None; and ``inserted``, ``updated``,
+        ``deleted``: rows, since Postgres began to count; None where it does not.
 
     Raises:
         SourceUnavailable: Postgres does not answer (transient). SourceError: it refuses.
@@ -42,7 +43,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
         {
             "table": table,
             "state": entry.state,
-            "records": _records(log, topics_of_table(pipeline, table)),
+            **_records(log, topics_of_table(pipeline, table)),
             "rows": rows.get(table, 0),
             "again": entry.sweep or entry.condition is not None,
             "gap": ", ".join(entry.gap.reasons) if entry.gap else None,
@@ -53,8 +54,10 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one["state"] == "done", one["table"]))
 
 
-def _records(log: LogEnds, topics: Sequence[str]) -> int | None:
+def _records(log: LogEnds, topics: Sequence[str]) -> dict[str, Any]:
+    records, why = None, None
     try:
-        return sum(end for parts in log.ends(topics).values() for end in parts.values())
-    except HeadwaterError:
-        return None
+        records = sum(end for parts in log.ends(topics).values() for end in parts.values())
+    except HeadwaterError as error:
+        why = error.what
+    return {"topics": len(topics), "records": records, "records_error": why}

@@ -97,6 +97,8 @@ def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
             health.state = "stopped"
         if rests(pipeline, outlet.sink):  # whatever the note says: it is ended at the next step of `run`
             health.state = "paused"
+        if health.state in ("stopped", "paused"):  # nobody counts what comes meanwhile
+            health.lag_entries = None
         yield outlet, health
 
 

@@ -90,10 +90,11 @@ class Matcher:
             raise
 
     @property
-    def lag_seconds(self) -> float:
-        """How much younger the newest change is than the one up to which all were judged."""
+    def lag_seconds(self) -> float | None:
+        """How much younger the newest change is than the one up to which all were judged; None where that is not known:
+        it has yet to begin, or begins anew."""
         if self._state is None or (cursor := _cursor(self._state)) is None:
-            return 0.0
+            return None
         newest = self._tail.newest(Standing(cursor.generation, cursor.mark))
         return max(0, number_of(newest)[0] - cursor.number[0]) / 1000
 

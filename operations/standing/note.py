@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +27,21 @@ class MatcherNote:
         documents: versions that were held against the queries since it began.
         told: versions of which something was told.
         unread: versions that the search server could not read: they match nothing.
-        lag_seconds: how much younger the newest change is than those that were judged.
-        queries: how many stand.
+        lag_seconds: how much younger the newest change is than those that were judged; None while it does not go on.
+        queries: how many stand, as the next two by the last look; None before the first of its process.
         pending: how many of them wait until all documents were held against them.
         refused: queries that the server does not take, of the registered ones and of saved ones: they match nothing.
         error: why it does not go on; None while it does.
-        at: when it was written.
+        at: when it was written; 0 for never.
     """
 
     documents: int = 0
     told: int = 0
     unread: int = 0
-    lag_seconds: float = 0.0
-    queries: int = 0
-    pending: int = 0
-    refused: int = 0
+    lag_seconds: float | None = None
+    queries: int | None = None
+    pending: int | None = None
+    refused: int | None = None
     error: str | None = None
     at: float = field(default_factory=time.time)
 
@@ -62,9 +62,9 @@ class MatcherNote:
 
 
 def read_notes(pipeline: Pipeline) -> dict[str, MatcherNote]:
-    """The newest of each view whose matcher has left one."""
-    noted = {view: read_note(pipeline, view) for view in pipeline.queries}
-    return {view: note for view, note in noted.items() if note is not None}
+    """The newest of each view; one whose matcher has never left any is not at work either."""
+    noted = {view: read_note(pipeline, view) or MatcherNote(at=0.0) for view in pipeline.queries}
+    return {view: note if note.working else replace(note, lag_seconds=None) for view, note in noted.items()}
 
 
 def read_note(pipeline: Pipeline, view: str) -> MatcherNote | None:
@@ -84,7 +84,10 @@ def works(pipeline: Pipeline, view: str, note: MatcherNote) -> bool | None:
 def standing_report(pipeline: Pipeline) -> list[dict[str, Any]]:
     """How the matchers of a file are; the shape of ``status --json``."""
     notes = read_notes(pipeline)
-    return [{"view": view, "working": works(pipeline, view, note), **asdict(note)} for view, note in notes.items()]
+    return [
+        {"view": view, "working": works(pipeline, view, note), **asdict(note), "at": note.at or None}
+        for view, note in notes.items()
+    ]
 
 
 def _path(pipeline: Pipeline, view: str) -> Path:

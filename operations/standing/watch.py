@@ -21,7 +21,7 @@ from sinks.redis.client import reason_of
 
 log = logging.getLogger(__name__)
 
-# Between two looks at which views there are to be matched.
+# Between two looks at which views there are to be matched, and where.
 LOOK_SECONDS = 1.0
 # After a failure.
 PAUSE_SECONDS = 1.0
@@ -77,8 +77,8 @@ class ViewMatcher:
             self._stop.wait(PAUSE_SECONDS)
 
     def _match(self) -> None:
-        """Until it is to end; each failure is told, and begun anew."""
-        place = standing_place(self._pipeline, self._view)
+        """Until it is to end, or readers see another place; each failure is told, and begun anew."""
+        place, looked = standing_place(self._pipeline, self._view), time.monotonic()
         cache, search = Caching(place), Searching(place)
         matcher = Matcher(ServerSearches(search), cache.tail, cache.matches, self._batch)
 
@@ -86,6 +86,7 @@ class ViewMatcher:
             saved = self._pipeline.queries[self._view].saved
             return _note_of(matcher, self._before, 0 if saved is None else len(cache.refusals(saved.view)))
 
+        newest = self._before
         try:
             while not self._stop.is_set():
                 matcher.step()
@@ -93,10 +94,16 @@ class ViewMatcher:
                     log.info("standing queries of %s are judged again", self._view)
                     self._said = ""
                 if time.monotonic() - self._noted > NOTE_SECONDS:
-                    self._note(note(), None)
+                    newest = note()
+                    self._note(newest, None)
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    # A promotion may lead to another index or other keys: who asks or follows is there by now.
+                    looked = time.monotonic()
+                    if standing_place(self._pipeline, self._view) != place:
+                        break
             self._note(note(), None)
         finally:
-            self._before, self._batch = _counted(matcher, self._before), matcher.batch
+            self._before, self._batch = _counted(matcher, self._before, newest), matcher.batch
             search.close()
             cache.close()
 
@@ -115,16 +122,21 @@ class ViewMatcher:
             log.debug("what the matcher of %s does could not be noted: %s", self._view, problem)
 
 
-def _counted(matcher: Matcher, before: MatcherNote) -> MatcherNote:
-    """All that was counted since the process began."""
+def _counted(matcher: Matcher, before: MatcherNote, newest: MatcherNote) -> MatcherNote:
+    """All that was counted since the process began, and how many queries stood by the newest note. How late they are
+    judged is not known until a matcher goes on."""
     documents, told = before.documents + matcher.documents, before.told + matcher.told
-    return MatcherNote(documents, told, before.unread + matcher.unread)
+    return replace(newest, documents=documents, told=told, unread=before.unread + matcher.unread, lag_seconds=None)
 
 
 def _note_of(matcher: Matcher, before: MatcherNote, no_queries: int) -> MatcherNote:
-    one, refused = _counted(matcher, before), matcher.refused + no_queries
-    counts = matcher.lag_seconds, matcher.queries, matcher.pending, refused
-    return MatcherNote(one.documents, one.told, one.unread, *counts)
+    return replace(
+        _counted(matcher, before, before),
+        lag_seconds=matcher.lag_seconds,
+        queries=matcher.queries,
+        pending=matcher.pending,
+        refused=matcher.refused + no_queries,
+    )
 
 
 @contextmanager

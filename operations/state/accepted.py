@@ -163,13 +163,19 @@ def runs_without(pipeline: Pipeline, sink: str) -> bool:
     running = living_run(pipeline)
     if running is None:
         return False
+    names = sinks_of(running.taken)
+    return bool(names) and sink not in names
+
+
+def sinks_of(taken: Text) -> list[str]:
+    """The names of a file's sinks, also of one whose variables are not set here; none where it is no such file."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        return sink not in YAML(typ="safe", pure=True).load(running.taken.text)["sinks"]
+        return [str(name) for name in YAML(typ="safe", pure=True).load(taken.text)["sinks"]]
     except (YAMLError, KeyError, TypeError):
-        return False
+        return []
 
 
 def this_process(taken: Text, **more: Any) -> Running:

@@ -57,6 +57,12 @@ def numbered_state_dir(pipeline: Pipeline) -> Path:
     return top
 
 
+def is_begun(pipeline: Pipeline) -> bool:
+    """Whether anything was applied or run with this state folder; of an older Headwater, whether a sink has written."""
+    numbered = _number(pipeline_folder(pipeline)) is not None
+    return numbered or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks)
+
+
 def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
     """Timelines of the source that are one history: a promoted standby was followed from each to the next."""
     try:

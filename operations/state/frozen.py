@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -66,7 +66,7 @@ def _known_as(frozen: Table, now: Table) -> Table:
 
 def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> Catalogue:
     """The tables as a generation knows them: as they were, where its target can't hold what is new; and, once it has
-    written, one that is gone as it was last, though the file has it captured.
+    written, one that is gone, or that the file has captured no more, as it was last.
 
     Whoever was at work when it went has it so too: what reads it is stopped by name, and the rest of the sink goes on,
     also after a start (docs/decisions/changed-tables.md).
@@ -80,23 +80,38 @@ def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -
         StateError: what is kept of it can't be read (terminal).
     """
     if catalogue.gone and generation.started:
-        catalogue = with_gone(pipeline, generation.sink, catalogue)
+        catalogue = with_gone(pipeline, generation.sink, catalogue, read_by(generation))
     documents = pipeline.sinks[generation.sink].form != "columns"
     return read_frozen(generation).over(catalogue, documents=documents)
 
 
-def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> Catalogue:
+def read_by(generation: Generation) -> Collection[str]:
+    """The topics that a generation has come to read; none of one that is bound to nothing yet."""
+    known = generation.known()
+    return known.topic_ids.keys() if known is not None else ()
+
+
+def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue, read: Collection[str] = ()) -> Catalogue:
     """The tables with those that are gone although the file has them captured, as they were last. Pure.
 
     Of a schema that is captured whole nobody says that a table should be there: a warehouse of all tables is one of
     those that are (``opened.without_absent``). Documents of all of them are kept by one flow, gone or not.
+
+    A generation that reads a table which was taken out of the file goes on as it was made: that table's topic stays,
+    and what it has of its rows stands still.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        catalogue: the captured tables that are there.
+        read: topics that a generation of it has come to read: also those of tables that the file has captured no more.
     """
     every = pipeline.sinks[sink].tables == "all" and pipeline.sinks[sink].form == "columns"
     named = pipeline.source.tables
     gone = {
         name: table
         for name, table in catalogue.gone.items()
-        if name in named or (not every and pipeline.captures(name))
+        if name in named or (not every and (pipeline.captures(name) or pipeline.topic(name) in read))
     }
     return replace(catalogue, tables={**catalogue.tables, **gone}) if gone else catalogue
 

@@ -191,6 +191,7 @@ def source_facts(
             connect_silent=note.at - max(note.connect_answered_at, note.since),
             failed_ago=None if note.failed_at is None else now - note.failed_at,
             failed_why=note.failed_why,
+            written=ago(note.written_at, now),
             **note.words(),
         )
     if live is None or live["connector"] == "unknown":

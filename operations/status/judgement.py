@@ -127,8 +127,8 @@ class SourceFacts(SourceWords):
         still: seconds since the slot was last seen to get on.
         silent: seconds since Postgres, and Kafka if it was asked, last answered.
         connect_silent: seconds since Kafka Connect last answered.
-        failed_ago: seconds since the connector was last seen to have failed; None for never.
-        failed_why: why.
+        failed_ago, failed_why: seconds since the connector was last seen to have failed, None for never; and why.
+        written: seconds since records were last seen to come into the log while the slot stood still.
     """
 
     watched: bool
@@ -139,6 +139,7 @@ class SourceFacts(SourceWords):
     connect_silent: float = 0.0
     failed_ago: float | None = None
     failed_why: str | None = None
+    written: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -207,8 +208,7 @@ def limit_of(heartbeat_seconds: float, trigger_seconds: float = 0.0) -> float:
 
 def judge_source(facts: SourceFacts) -> Judgement:  # noqa: PLR0911 - one line a case, the worst first
     """How the way into the log is."""
-    told = _connector(facts) or _slot(facts)
-    if told is not None:
+    if (told := _connector(facts) or _slot(facts)) is not None:
         return told
     if not facts.watched:
         return Judgement("stopped", "no `headwater run` is at work that would look at the source", _RUN)
@@ -271,8 +271,9 @@ def _late(facts: SourceFacts) -> Judgement:
         return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
     if facts.slot_active is False:
         return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", STANDS_STILL)
-    if facts.still <= facts.limit:
-        return Judgement("behind", "the connector is behind the database: it reads older commits", None)
+    if min(facts.still, facts.written) <= facts.limit:
+        what = "older commits" if facts.still <= facts.limit else "a large transaction, and the slot moves at its end"
+        return Judgement("behind", f"the connector is behind the database: it reads {what}")
     cause = f"the slot has not moved for {facts.still:,.0f} s: the connector or its WAL sender hangs"
     return Judgement("stalled", cause, STANDS_STILL)
 
@@ -288,9 +289,8 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     if gone is not None:
         return Judgement("stopped", gone + (f"; its last error: {_first(facts.error)}" if facts.error else ""), _RUN)
     if facts.state == "failed":
-        return Judgement(
-            "failed", _first(facts.error), _way_out(facts.error) or "`headwater status FILE` has the whole"
-        )
+        remedy = _way_out(facts.error) or "`headwater status FILE` has the whole"
+        return Judgement("failed", _first(facts.error), remedy)
     if facts.state == "retrying":
         return Judgement("retrying", _first(facts.error), _way_out(facts.error))
     if facts.uncommitted is not None and facts.to_do and (facts.age is None or facts.age > facts.limit):

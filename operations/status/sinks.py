@@ -227,7 +227,7 @@ def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[s
     told = status if status is not None and not taken_over(status, holder) else None
     batch, offsets = committed_offsets(folder / "checkpoint")
     filled = fill_progress(folder)
-    lag_events, lag_seconds = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
+    lag_events, lag_seconds, lag_error = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
     return {
         "flow": name,
         "state": state,
@@ -236,6 +236,7 @@ def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[s
         "offsets": {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()},
         "lag_events": lag_events,
         "lag_seconds": lag_seconds,
+        "lag_error": lag_error,
         "fill": None if filled is None else {"done": filled[0], "total": filled[1]},
         **{
             name: getattr(told, name) if told else 0 for name in ("written", "deleted", "stale", "rejected", "deferred")
@@ -249,11 +250,14 @@ def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[s
     }
 
 
-def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:
+def _lag(
+    log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]]
+) -> tuple[int | None, float | None, str | None]:
+    """Records, seconds, and why Kafka does not tell: it is away, or a topic is not there or may not be read."""
     if not topics:
-        return None, None
+        return None, None, None
     try:
         lag = log.lag(log.ends(topics), offsets)
-    except KafkaError:
-        return None, None
-    return lag.events, None if lag.seconds is None else round(lag.seconds, 3)
+    except KafkaError as error:
+        return None, None, error.what
+    return lag.events, None if lag.seconds is None else round(lag.seconds, 3), None

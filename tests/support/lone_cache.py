@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 FILE = """\
 version: 1
 name: p
@@ -21,3 +23,10 @@ TWO = FILE.replace(
   other: {{type: redis, url: "redis://127.0.0.1:1", view: v, key_prefix: "o:"}}
 """,
 )
+
+
+def written(folder: Path, text: str = FILE) -> Path:
+    """The file in a folder, with its state folder beside it."""
+    path = folder / "pipeline.yaml"
+    path.write_text(text.format(folder=folder / "state"))
+    return path

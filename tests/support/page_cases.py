@@ -33,13 +33,25 @@ TABLES = [
     {
         "table": "public.flights",
         "state": "initial",
+        "topics": 1,
         "records": 400,
+        "records_error": None,
         "rows": 1000,
         "again": False,
         "gap": NASTY,
         **COUNTS,
     },
-    {"table": "public.planes", "state": "done", "records": 10, "rows": 10, "again": False, "gap": None, **COUNTS},
+    {
+        "table": "public.planes",
+        "state": "done",
+        "topics": 1,
+        "records": 10,
+        "records_error": None,
+        "rows": 10,
+        "again": False,
+        "gap": None,
+        **COUNTS,
+    },
 ]
 BATCH = {
     "flow": NASTY,

@@ -33,5 +33,5 @@ def load(queries: str, folder: str = "s") -> Pipeline:
 def noted(folder: Path) -> Pipeline:
     """One whose matcher has left a note."""
     made = load(STANDING, str(folder))
-    MatcherNote(7, 3, 1, 2.5, 4, 1).write(made, "order")
+    MatcherNote(7, 3, 1, 2.5, 4, 1, 0).write(made, "order")
     return made

@@ -10,6 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -31,6 +32,12 @@ NOWHERE = {
 ORIGIN = "http://127.0.0.1:8470"
 
 
+def nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Set the environment in which the examples' files load: servers that nobody has, and a home of the test's own."""
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(folder)}.items():
+        monkeypatch.setenv(name, value)
+
+
 def documented(verb: str) -> dict[str, Any]:
     """The example of a verb's ``--json`` in the documentation, whose keys tests compare with the real ones."""
     page = (ROOT / "docs" / "json-output.md").read_text(encoding="utf-8")
@@ -43,7 +50,8 @@ def status(**sinks: Mapping[str, Any]) -> dict[str, Any]:
     """A status in the documented shape: each of these sinks as the example's, but for what is said of it."""
     told = documented("status")
     # The example's slot keeps too much.
-    told["source"]["wal"] |= {"retained_bytes": 2**20, "level": "none", "seconds_to_full": None, "pinned_by": []}
+    told["source"]["wal"] |= {"retained_bytes": 2**20, "level": "none", "pinned_by": []}
+    told["source"]["wal"] |= {"seconds_to_full": None, "growth_bytes_per_second": 0.0}
     [like] = told["sinks"]
     told["sinks"] = [{**deepcopy(like), "sink": name, **of} for name, of in sinks.items()]
     return told

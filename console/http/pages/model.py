@@ -33,9 +33,10 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
     source = None if status is None else _source(status["source"])
     sinks = [] if seen is None or status is None else [_sink(one, seen, histories) for one in status["sinks"]]
     sinks.sort(key=lambda one: (ORDER.index(one["level"]), -(one["age"] or 0.0), one["sink"]))
-    tables = (seen.tables if seen else None) or []
-    reading = [_table(one) for one in tables if one["state"] != "done" or one["gap"]]
-    log = _log(status, sinks, tables)
+    known = seen.tables if seen else None
+    tables = known or []
+    incomplete = [_table(one) for one in tables if one["state"] != "done" or one["gap"]]
+    log = None if status is None else _log(sinks, known)
     levels: list[Level] = [one["level"] for one in (source, log, *sinks) if one is not None]
     whole: Level = worst(levels) if seen and seen.at else "busy"
     errors = {} if seen is None else seen.errors
@@ -52,9 +53,8 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
         "source": source,
         "log": log,
         "sinks": sinks,
-        "reading": reading,
+        "incomplete": incomplete,
         "changes": [_change(one, seen) for one in sorted(tables, key=lambda one: one["table"])] if seen else [],
-        "captured": len(tables),
         "evolving": [] if status is None else status["evolving"],
         "file": None if status is None else status["file"],
     }
@@ -172,20 +172,28 @@ def _build(one: Mapping[str, Any], more: Mapping[str, Any], sink: Mapping[str, A
     }
 
 
-def _log(status: Any, sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if status is None:
-        return None
-    known = [one["rates"]["log"] for one in sinks if one["rates"]["log"] is not None]
-    records = [one["records"] for one in tables]
-    told = [flow["lag_events"] for sink in sinks for flow in sink["flows"] if flow["offsets"]] + records
+def _log(sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """How far the topics go; of tables that are not known nothing is said.
+
+    Of a flow that has finished its table was taken out of the file, and its topic may be gone.
+    """
+    rates = [one["rates"]["log"] for one in sinks if one["rates"]["log"] is not None]
+    records = [one["records"] for one in tables or ()]
+    flows = [flow for sink in sinks for flow in sink["flows"] if flow["state"] != "finished"]
+    asked = tables or [flow for flow in flows if flow["offsets"]]
+    why = [flow["lag_error"] for flow in flows] + [one["records_error"] for one in tables or ()]
+    wrong = sorted({one for one in why if one})
+    more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
     return {
-        "level": "idle" if not told else "bad" if None in told else "good",
-        "judgement": "not asked" if not told else "Kafka does not answer" if None in told else "well",
-        "cause": "Kafka does not answer" if None in told else None,
+        "level": "bad" if wrong else "good" if asked else "idle",
+        "judgement": "not readable" if wrong else "well" if asked else "not asked",
+        "cause": wrong[0] + more if wrong else None,
         "warning": None,
-        "rate": max(known, default=None),
+        "rate": max(rates, default=None),
         "records": None if not records or None in records else sum(records),
-        "topics": len(tables),
+        "topics": None if tables is None else sum(one["topics"] for one in tables),
+        "tables": None if tables is None else len(tables),
+        "reading": None if tables is None else sum(one["state"] != "done" for one in tables),
     }
 
 

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from cdc.ages import at_least
 from cdc.errors import ConfigError
 from console.commands import with_file
 
@@ -33,12 +34,13 @@ def count(number: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """``0.4 s``, ``12 s``, ``3 min``, ``2.5 h``, ``4 d``."""
+    """``0.4 s``, ``12 s``, ``3 min``, ``2.5 h``, ``4 d``, ``1,000 d``."""
     if seconds is None:
         return "?"
     for least, size, unit in ((172_800, 86_400, "d"), (5_400, 3_600, "h"), (120, 60, "min")):
         if seconds >= least:
-            return f"{seconds / size:.3g} {unit}"
+            units = seconds / size
+            return f"{units:,.0f} {unit}" if units >= 100 else f"{units:.3g} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
@@ -107,6 +109,7 @@ def _environment() -> Environment:
         "span": span,
         "rate": rate,
         "size": size,
+        "at_least": at_least,
         "moment": moment,
         "clock": clock,
         "pattern": re.escape,

@@ -38,7 +38,6 @@ TABLE = Table(
     ),
     ("id",),
 )
-LONGS = ("lsn", "ts_ms", "txId", "xmin", "ts_us")
 
 
 # What the made reader leaves to fastavro must come to the same.

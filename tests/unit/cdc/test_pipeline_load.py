@@ -348,11 +348,10 @@ def test_an_error_carries_no_secret_in_its_cause() -> None:
     import traceback
 
     text = changed("name: shop", "name: [s3" + "cr3t]")
-    try:
+    with pytest.raises(PipelineFileError) as caught:
         loads(text, "p.yaml", ENV)
-    except PipelineFileError as error:
-        assert "s3cr3t" not in "".join(traceback.format_exception(error))
-        assert error.__cause__ is None
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__cause__ is None
 
 
 # -- places and hashes -------------------------------------------------------------------------------------------------

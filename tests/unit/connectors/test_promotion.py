@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from cdc.errors import ConnectUnavailable, SourceChanged, SourceError, SourceUnavailable, StateError
-from cdc.records.position import format_lsn, parse_lsn
 from connectors import promotion, source_gaps
 from connectors.database import timeline
 from connectors.database.history import Moment
@@ -43,11 +42,6 @@ def test_a_history_file() -> None:
     assert parse_history(text) == {1: 0x3004BA8, 2: 1 << 32}
     assert parse_history(text.encode()) == parse_history(text)
     assert parse_history("") == {}
-
-
-@pytest.mark.parametrize("lsn", [0, 0x3004BA8, (5 << 32) + 7])
-def test_positions_in_both_forms(lsn: int) -> None:
-    assert parse_lsn(format_lsn(lsn)) == lsn
 
 
 def test_what_holds_all_that_was_seen_may_be_followed() -> None:

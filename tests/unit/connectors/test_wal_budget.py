@@ -45,13 +45,19 @@ def test_steady_growth_is_found_through_noise_and_bursts() -> None:
 
 def test_a_slot_that_is_well_has_no_growth() -> None:
     saw = [Sample(at * 5.0, (at % 3) * 20 * MIB + 100) for at in range(180)]
-    assert growth(saw) is None
-    assert growth(ramp(600, 0, start=MIB)) is None
-    assert growth(ramp(600, -MIB, start=700 * MIB)) is None
+    assert growth(saw) == 0.0, "it has moved a moment ago"
+    assert growth(ramp(600, 0, start=MIB)) == 0.0
+    assert growth(ramp(600, -MIB, start=700 * MIB)) == 0.0
+
+
+def test_growth_that_cannot_be_told_is_not_none_at_all() -> None:
     assert growth([]) is None
     assert growth(ramp(30, MIB)) is None, "half a minute says nothing"
     assert growth([Sample(0, 0), Sample(100, MIB)]) is None, "nor do two samples"
     assert growth([Sample(5, 0)] * 5 + [Sample(5, GIB)] * 20) is None, "a clock that stands"
+    moved = [Sample(0, GIB), Sample(70, MIB), Sample(80, 2 * GIB)]
+    assert growth(moved) is None, "it keeps more than before it moved"
+    assert growth(moved[:2]) == 0.0
 
 
 def test_a_slot_that_moves_too_slowly_grows() -> None:
@@ -104,7 +110,7 @@ def test_the_time_that_is_left() -> None:
     assert judge(retained=600 * MIB, budget=GIB, limit=2 * GIB, samples=samples).seconds_to_full == pytest.approx(424)
     assert judge(retained=5, budget=10 * GIB, limit=None, samples=ramp(600, 10)).seconds_to_full is None, "34 years"
     shrinking = judge(retained=1, budget=GIB, limit=None, samples=ramp(600, -MIB, start=700 * MIB))
-    assert (shrinking.growth_bytes_per_second, shrinking.seconds_to_full) == (None, None)
+    assert (shrinking.growth_bytes_per_second, shrinking.seconds_to_full) == (0.0, None)
 
 
 def test_plain_data() -> None:

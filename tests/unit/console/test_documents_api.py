@@ -28,7 +28,7 @@ from operations.state.folder import register_of
 from operations.state.verified import last_verified, note_verified, verified_generations
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
-from tests.support.watched import NOWHERE, World, documented, world
+from tests.support.watched import World, documented, nowhere, world
 from truth.placing import SEVERAL
 from truth.values import exact
 
@@ -39,8 +39,7 @@ SECRET = "4 Privet Drive"
 @pytest.fixture
 def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A server that asks for tokens."""
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
     with world(tmp_path, tokens={READ: "read", OPERATE: "operate"}) as made:
         yield made
 

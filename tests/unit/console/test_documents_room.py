@@ -18,7 +18,7 @@ from cdc.polling import poll
 from console.http import documents, reports
 from console.http.server import serving
 from tests.support.hanging import hangs
-from tests.support.watched import NOWHERE, ROOT
+from tests.support.watched import ROOT, nowhere
 
 SOON = 60.0
 
@@ -26,8 +26,7 @@ SOON = 60.0
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Of a server whose explanations hang."""
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
     monkeypatch.setattr(documents, "explained", hangs)
     file, said = tmp_path / "pipeline.yaml", list[str]()
     file.write_text((ROOT / "examples/flights/pipeline.yaml").read_text())

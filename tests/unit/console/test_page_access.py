@@ -21,7 +21,7 @@ from console.http.served import Pipelines
 from console.http.sessions import LIFE_SECONDS, begun, cookie_name, resumed
 from operations.state.folder import register_of
 from tests.support.promoted import promoted
-from tests.support.watched import NOWHERE, ORIGIN, ROOT, World, status, world
+from tests.support.watched import ORIGIN, ROOT, World, nowhere, status, world
 
 READ, OPERATE = "read-token-of-this-test", "operate-token-of-this-test"
 TOKENS = {READ: "read", OPERATE: "operate"}
@@ -29,8 +29,7 @@ TOKENS = {READ: "read", OPERATE: "operate"}
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.support.browsing import CHROMIUM, SOON_MS, chromium
 from tests.support.page_cases import TABLES, ready
 from tests.support.serving import running_app
-from tests.support.watched import NOWHERE, World, documented, status, world
+from tests.support.watched import World, documented, nowhere, status, world
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 # What is wider than the card that it stands in: the page itself need not be wider for that.
@@ -33,8 +33,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
     with world(tmp_path, told={"status": status(search={}, cache={}), "generations": {}, "tables": TABLES[1:]}) as made:
         made.served.watching._fresh = lambda sink: {"as_of": 1.0, "age": 0.4, "reason": None}  # type: ignore[method-assign]
         with running_app(made.app) as url:

@@ -12,7 +12,7 @@ import pytest
 
 from cdc.letters.deadletter import DeadLetter
 from operations.jobs.work import _wanted
-from tests.support.watched import NOWHERE, World, documented, status, world
+from tests.support.watched import World, documented, nowhere, status, world
 
 READ, OPERATE = "read-token-of-this-test", "operate-token-of-this-test"
 # Each with one cause that is told, and a value of its row, which is not.
@@ -24,8 +24,7 @@ LETTERS = [
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 def counted(made: World, monkeypatch: pytest.MonkeyPatch, cause: str, more: str = "") -> tuple[list[str], str]:

@@ -18,7 +18,7 @@ from operations.push import events
 from operations.push.cursor import Cursor
 from operations.push.source import kept_views
 from tests.support.browsing import CHROMIUM, SOON_MS, Answers, chromium, hide
-from tests.support.watched import NOWHERE, ORIGIN, World, world
+from tests.support.watched import ORIGIN, World, nowhere, world
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 
@@ -31,8 +31,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
     with world(tmp_path, told={}) as made:
         yield made
 

@@ -13,7 +13,7 @@ from operations.jobs.job import Job
 from operations.overview.history import History
 from operations.overview.watching import Seen
 from tests.support.page_cases import TABLES
-from tests.support.watched import NOWHERE, documented, status, world
+from tests.support.watched import documented, nowhere, status, world
 
 PAUSED = {"since": 1.0, "by": "ann@host", "why": "new disks", "resume_before": 9.0}
 AWAY = {"judgement": "paused", "cause": "paused by ann@host (new disks)", "paused": PAUSED, "age_seconds": 18.9}
@@ -21,8 +21,7 @@ AWAY = {"judgement": "paused", "cause": "paused by ann@host (new disks)", "pause
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 def verified(sink: str, **more: Any) -> dict[str, Any]:
@@ -123,6 +122,6 @@ def test_what_goes_on_by_itself_is_not_said_aloud_again() -> None:
 
 def test_a_log_that_does_not_answer_is_named_as_such() -> None:
     told = status(cache={})
-    told["sinks"][0]["flows"][0]["lag_events"] = None
+    told["sinks"][0]["flows"][0] |= {"lag_events": None, "lag_error": "Kafka does not answer: timed out"}
     view = shown(told)
-    assert (view["level"], view["words"]) == ("bad", "log: Kafka does not answer")
+    assert (view["level"], view["words"]) == ("bad", "log: not readable, Kafka does not answer: timed out")

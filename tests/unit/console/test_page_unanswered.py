@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browsing import CHROMIUM, SOON_MS, Answers, ask, chromium, hide
 from tests.support.page_cases import TABLES
-from tests.support.watched import NOWHERE, ORIGIN, World, status, world
+from tests.support.watched import ORIGIN, World, nowhere, status, world
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 
@@ -24,8 +24,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -16,15 +16,14 @@ from cdc.view import View
 from console.http.reports import LONGEST_KEY
 from operations.held import with_moments
 from tests.support.page_cases import TABLES
-from tests.support.watched import NOWHERE, World, documented, status, world
+from tests.support.watched import World, documented, nowhere, status, world
 
 ODD = "Jürgen <b>&'</script>"
 
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
     paused = {"judgement": "paused", "cause": "paused by ann", "remedy": "`headwater resume FILE search`"}
     told = {"status": status(search=paused, cache={}), "generations": {}, "tables": TABLES[1:]}
     with world(tmp_path, told=told) as made:

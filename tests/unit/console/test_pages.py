@@ -19,7 +19,7 @@ from console.http.pages.render import ENVIRONMENT
 from operations.jobs.job import TAKES, Job, refuse_unfit
 from operations.jobs.job import told as error_told
 from tests.support.page_cases import BATCH, BUILDS, NASTY, TABLES, ready
-from tests.support.watched import NOWHERE, World, documented, status, world
+from tests.support.watched import World, documented, nowhere, status, world
 
 MOST_MS = 50.0
 STATIC = Path(__file__).parents[3] / "console" / "http" / "static"
@@ -57,8 +57,7 @@ def kept() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 def letters(**more: Any) -> dict[str, Any]:

@@ -194,6 +194,8 @@ def hook(status: int) -> Iterator[tuple[str, list[Any]]]:
         def do_POST(self) -> None:
             got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "/elsewhere")
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -220,9 +222,10 @@ def test_a_real_webhook_gets_json(tmp_path: Path) -> None:
 
 def test_no_is_no_yes() -> None:
     for status in (302, 404, 500):
-        with hook(status) as (url, _):
+        with hook(status) as (url, got):
             if status == 302:
                 send(url, {})  # not followed: it was taken
+                assert len(got) == 1
             else:
                 with pytest.raises(requests.HTTPError):
                     send(url, {})

@@ -14,14 +14,12 @@ from console.cli.main import cli
 from operations.state.folder import register_of
 from operations.status.alive import ailments
 from spark.disk.status import FlowStatus
-from tests.support.lone_cache import FILE
+from tests.support.lone_cache import written
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return path
+    return written(tmp_path)
 
 
 def write(file: Path, state: str, at: float, pid: int) -> None:

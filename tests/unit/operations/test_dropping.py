@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import Fenced, SinkUnavailable, StateError
-from cdc.pipeline import Pipeline, load
+from cdc.errors import ConfigError, Fenced, SinkUnavailable, StateError
+from cdc.pipeline import Pipeline, load, loads
 from operations.generations import targets
-from operations.generations.targets import drop_sink_state
+from operations.generations.retire import retire
+from operations.generations.targets import drop_generation, drop_sink_state
 from operations.state.accepted import note_running, text_of, this_process
 from operations.state.folder import register_of
 from spark.disk.lease import Lease
+from spark.disk.made_of import as_defined, define
 from spark.disk.state import Generation
 from tests.support.begun_beside import begun_beside
 from tests.support.lone_cache import TWO
@@ -46,6 +48,36 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     gone: list[tuple[str, int]] = []
     monkeypatch.setattr(targets, "drop_generation", lambda _pipeline, sink, one: gone.append((sink, one.number)))
     return gone
+
+
+JOINS = "views: {{v: {{root: t, children: {{others: {{table: t, on: {{id: id}}}}}}}}}}\nrow_store: {{url: redis://h}}"
+
+
+def test_rows_in_a_row_store_that_the_file_has_no_more_are_not_left_without_a_word(
+    tmp_path: Path, dropped: list[tuple[str, int]]
+) -> None:
+    """They stayed there for ever, and `retire` said that the generation was removed."""
+    text = TWO.format(folder=tmp_path / "state")
+    joined, plain = (
+        loads(one, "p.yaml")
+        for one in (TWO.replace("views: {{v: {{root: t}}}}", JOINS).format(folder=tmp_path / "state"), text)
+    )
+    register = register_of(joined, "other")
+    register.move(begun_beside(register).number, "ready")
+    generation = register.generation(2)
+    define(generation, joined, [])
+    (generation.flow_folder("v") / "checkpoint").mkdir(parents=True)
+    refusals = (
+        lambda: retire(plain, "other", 2, str),
+        lambda: drop_sink_state(plain),
+        lambda: drop_generation(as_defined(plain, generation), "other", generation),
+    )
+    for refused in refusals:
+        with pytest.raises(ConfigError, match=r"generation 2 joins tables \(v\), and the file has no row_store"):
+            refused()
+        assert dropped == [] and register.stage(2) == "ready" and not generation.lease.busy()
+    drop_sink_state(joined)
+    assert ("other", 2) in dropped
 
 
 def stages(pipeline: Pipeline) -> dict[int, str]:

@@ -41,19 +41,9 @@ from spark.disk.state import Identity
 from spark.flow import Flow, Reading
 from spark.reading.spec import FlowSpec
 from tests.support.promoted import promoted
+from tests.support.watched_file import TEXT
 
 FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
-TEXT = """\
-version: 1
-name: shop
-source: {database: shop, user: u, tables: [public.orders]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://localhost:1"}
-views: {order: {root: orders}}
-sinks:
-  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
-engine: {state_dir: STATE}
-"""
 
 
 @pytest.mark.parametrize(

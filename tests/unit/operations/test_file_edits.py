@@ -152,6 +152,17 @@ def test_a_warehouse_is_opened_anew_for_a_table_that_is_captured_no_more_and_for
     assert changes_between(both, both).lines() == []
 
 
+def test_a_cache_of_all_tables_is_not_touched_for_one_that_is_captured_no_more(files: Files) -> None:
+    """Opened anew it was refused, and no table of it was kept up to date."""
+    text = files.text(more='  all: {type: redis, tables: all, url: "redis://127.0.0.1:1", key_prefix: "a:"}')
+    text = text.replace("public.w]", "public.w, public.x]")
+    both, without = loads(text, ""), loads(text.replace(", public.x]", "]"), "")
+    generation = register_of(both, "all").generation(1)
+    define(generation, both, ["public.t", "public.w", "public.x"])
+    (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    assert changes_between(both, without).lines() == [] == changes_between(without, both).lines()
+
+
 def test_a_sink_that_comes_to_keep_all_tables_is_told(files: Files) -> None:
     """`plan` had nothing to change, and nothing was done either."""
     some = LAKE.replace("tables: all", "tables: [public.t]")

@@ -38,16 +38,14 @@ from operations.state.folder import register_of
 from operations.status.facts import judged, source_facts
 from spark.disk.status import FlowStatus
 from tests.support.growing_log import GrowingLog
-from tests.support.lone_cache import FILE
+from tests.support.lone_cache import written
 
 NEW = FlowNote(None, None, 0.0)
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return load(path)
+    return load(written(tmp_path))
 
 
 def place(at: int, hold: str | None = None, *, void: bool = False) -> FlowPlace:

@@ -120,6 +120,36 @@ def test_what_was_accepted_is_remembered_when_apply_sets_the_replica_identity(tm
     assert len(asked) > 1 and len({*asked}) == len(asked) / 2
 
 
+PLAIN = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders, public.lines]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+views: {order: {root: orders}}
+sinks: {cache: {type: redis, url: "redis://r", view: order}}
+engine: {state_dir: STATE}
+"""
+STORE = 'row_store: {url: "redis://h"}\n'
+JOINED = STORE + PLAIN.replace("root: orders", "root: orders, children: {lines: {table: lines, on: {id: order_id}}}")
+
+
+def test_a_file_without_a_row_store_is_refused_while_a_generation_has_rows_in_it(tmp_path: Path) -> None:
+    """`plan` told only of the rebuild; then nobody could run that generation, go back to it or remove its rows."""
+    texts = (JOINED, STORE + PLAIN, PLAIN)
+    joined, stored, without = (loads(text.replace("STATE", str(tmp_path)), "shop.yaml", {}) for text in texts)
+    generation = register_of(joined, "cache").generation(1)
+    define(generation, joined, [])
+    assert gate.wrong_in_file(without, CATALOGUE, quiet) == []  # it has written nothing
+    (generation.flow_folder("order") / "checkpoint").mkdir(parents=True)
+    assert gate.wrong_in_file(stored, CATALOGUE, quiet) == []
+    (said,) = map(str, gate.wrong_in_file(without, CATALOGUE, quiet))
+    assert said.startswith("sink cache: generation 1 joins tables (order), and the file has no row_store")
+    assert "`headwater retire shop.yaml cache --generation 1`" in said
+    (generation.folder / "definition.json").write_text("{")
+    assert gate.wrong_in_file(without, CATALOGUE, quiet) == []  # whoever opens it says so
+
+
 # -- nothing is written before it is accepted -------------------------------------------------------------------------
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import ConfigError, HeadwaterError
+from cdc.errors import ConfigError, HeadwaterError, TableChanged
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
+from cdc.view import View
 from operations import gate, opened
 from operations.state.folder import register_of
-from operations.state.frozen import with_gone
+from operations.state.frozen import known_to, with_gone
+from operations.verify.comparison import Comparison
+from operations.verify.verifier import Asked, Verifier
 from spark.disk.made_of import forget_taken_up, note_taken_up, taken_up
+from spark.disk.state import Generation
 
 TEXT = """\
 version: 1
@@ -75,23 +80,81 @@ def test_documents_of_all_tables_are_one_flow_that_goes_on_with_its_topics(tmp_p
     assert "public.lines" in with_gone(pipeline, "cache", LEFT).tables
 
 
+def fill(pipeline: Pipeline, sink: str, monkeypatch: pytest.MonkeyPatch) -> Generation:
+    """A generation of both tables that has written."""
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    build = opened.open_generation(pipeline, BOTH, sink, 1)
+    opened.accept(build)
+    build.generation.unlock()
+    flow = build.generation.flow_folder("orders")
+    flow.mkdir()
+    (flow / "status.json").write_text(json.dumps({"state": "failed", "batch_id": 0}))
+    return build.generation
+
+
+@pytest.mark.parametrize(
+    ("sink", "chosen", "then", "kept"),
+    [
+        ("cache", "all", "all", {"orders", "lines"}),
+        ("cache", "[orders, lines]", "[orders]", {"orders", "lines"}),
+        ("cache", "[orders, lines]", "all", {"orders", "lines"}),
+        ("warehouse", "all", "all", {"orders"}),  # its flow is one of its own, and ends
+        ("warehouse", "[orders, lines]", "[orders]", {"orders", "lines"}),
+        ("warehouse", "all", "[orders]", {"orders", "lines"}),
+    ],
+)
+def test_a_generation_goes_on_as_it_was_made_without_a_table_that_was_taken_out_of_the_file(
+    tmp_path: Path, sink: str, chosen: str, then: str, kept: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole cache was refused (`public.lines is not a captured table`), and told to capture it again."""
+    generation = fill(load(tmp_path, NAMED, chosen), sink, monkeypatch)
+    without = load(tmp_path, "public.orders", then)
+    build = opened.open_generation(without, LEFT, sink, 1)
+    build.generation.unlock()
+    assert {view.name for view in build.views} == kept
+    assert {view.name for view in opened.peek(without, LEFT, generation).views} == kept
+    assert gate.wrong_in_generations(without, LEFT, no_spark) == []
+    new = register_of(without, sink).generation(2)  # takes the file and its tables as they are now
+    assert new.known() is None and "public.lines" not in known_to(without, new, LEFT).tables
+
+
+def test_a_table_of_another_schema_has_the_name_of_one_that_was_taken_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was moved there, and a view's `root: lines` goes on meaning it."""
+    generation = fill(load(tmp_path), "cache", monkeypatch)
+    moved = replace(LINES, schema="archive")
+    tables = replace(LEFT, tables={**LEFT.tables, moved.qualified: moved})
+    views = opened.peek(load(tmp_path, "public.orders, archive.lines"), tables, generation).views
+    assert {view.table.qualified for view in views} == {"public.orders", "archive.lines"}
+
+
+def test_what_stands_still_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows go on changing in Postgres, and nobody hears of it: that is no difference, and no error."""
+
+    def compared(_self: Verifier, view: View, holders: Sequence[opened.Opened], _folder: Path) -> dict[str, Comparison]:
+        return {build.sink: Comparison(view.name) for build in holders}
+
+    fill(load(tmp_path, NAMED, "all"), "cache", monkeypatch)
+    monkeypatch.setattr(Verifier, "_view", compared)
+    said = list[str]()
+    (report,) = Verifier(load(tmp_path, "public.orders", "all"), LEFT, Asked(["cache"]), said.append).sinks()
+    assert report["error"] is None and [view["view"] for view in report["views"]] == ["orders"]
+    assert "lines is not compared: it stands still, for public.lines is captured no more" in said
+    with pytest.raises(TableChanged, match=r"public\.lines"):  # captured by the file: somebody has to mend that
+        Verifier(load(tmp_path, NAMED, "all"), LEFT, Asked(["cache"])).sinks()
+
+
 @pytest.mark.parametrize("sink", ["warehouse", "cache"])
 @pytest.mark.parametrize(("tables", "chosen"), [(NAMED, "[orders, lines]"), (NAMED, "all"), (WHOLE, "all")])
 def test_a_sink_is_opened_with_it_once_it_has_written(
     tmp_path: Path, sink: str, tables: str, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
     pipeline = load(tmp_path, tables, chosen)
-    generation = register_of(pipeline, sink).generation(1)
     if (tables, chosen) != (WHOLE, "all"):  # one that has not written takes the tables that are there
         with pytest.raises(ConfigError, match="lines"):
             opened.open_generation(pipeline, LEFT, sink, 1)
-    build = opened.open_generation(pipeline, BOTH, sink, 1)
-    opened.accept(build)
-    build.generation.unlock()
-    flow = generation.flow_folder("orders")
-    flow.mkdir()
-    (flow / "status.json").write_text(json.dumps({"state": "failed", "batch_id": 0}))
+    generation = fill(pipeline, sink, monkeypatch)
     build = opened.open_generation(pipeline, LEFT, sink, 1)
     build.generation.unlock()
     whole = {"orders"} if (tables, chosen, sink) == (WHOLE, "all", "warehouse") else {"orders", "lines"}

@@ -107,6 +107,12 @@ def test_what_is_behind_has_one_age(source: Judgement) -> None:
         (replace(LOG, slot_there=False), "failed", "no slot"),
         (replace(LOG, age=31.0, slot_active=False), "stalled", "nobody reads"),
         (replace(LOG, age=31.0, still=40.0), "stalled", "has not moved"),  # a WAL sender that hangs
+        # Its records come into the log, and to be sent to a restart would have it read from its beginning.
+        (replace(LOG, age=200.0, still=195.0, written=3.0), "behind", "a large transaction"),
+        (replace(LOG, age=200.0, still=195.0, written=31.0), "stalled", "has not moved"),
+        (replace(LOG, age=None, still=195.0, written=3.0), "behind", "a large transaction"),
+        (replace(LOG, age=200.0, still=195.0, written=3.0, failed_ago=20.0, failed_why="over"), "retrying", "over"),
+        (replace(LOG, age=200.0, still=195.0, written=3.0, slot_active=False), "stalled", "nobody reads"),
         # It says RUNNING while it reads up to what it fails at again.
         (
             replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"),
@@ -208,6 +214,14 @@ def test_who_was_killed_is_silent_and_not_postgres() -> None:
     assert source_facts(note, 114.0, 30.0).connect_silent == 90.0  # it has never answered this process
 
 
+def test_records_that_come_while_the_slot_stands_still_are_known_by_their_moment() -> None:
+    note = SourceNote(at=100.0, since=10.0, as_of=9.0, moved_at=9.0, answered_at=98.0, connector="RUNNING")
+    assert source_facts(note, 101.0, 30.0).written > 30.0, "never"
+    streams = source_facts(replace(note, written_at=97.0), 101.0, 30.0)
+    assert streams.written == 4.0 and judge_source(streams).remedy is None
+    assert source_facts(replace(note, written_at=900.0), 101.0, 30.0).written > 30.0, "the clock was put back"
+
+
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:
     assert judge_sink(SinkFacts(unapplied=True), []).remedy == "`headwater apply FILE`"
     assert judge_sink(SinkFacts(), []).remedy == "`headwater run FILE`"
@@ -251,6 +265,7 @@ sources = st.builds(
     silent=seconds,
     connect_silent=seconds,
     failed_ago=maybe,
+    written=seconds,
     error=st.none() | st.just("no answer"),
     reading=st.just(()) | st.just(("public.t",)),
     connector=st.sampled_from(["RUNNING", "FAILED", "PAUSED", "STOPPED", "UNASSIGNED", "absent", "unknown"]),

@@ -22,6 +22,7 @@ from spark.disk.register import Register
 from spark.disk.state import Generation, Identity
 from spark.disk.status import FlowStatus
 from tests.support.begun_beside import begun_beside
+from tests.support.watched_file import TEXT
 
 
 def applied(register: Register, number: int, flow: str, offset: int | None, state: str = "running") -> None:
@@ -202,25 +203,12 @@ def test_of_several_topics_only_the_one_that_was_made_anew_is_left_out(tmp_path:
     assert level(pipeline, register, 2, 1, 60.0) == "all that t got since it was made anew"
 
 
-SHOP = """\
-version: 1
-name: shop
-source: {database: shop, user: u, tables: [public.orders]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://localhost:1"}
-views: {order: {root: orders}}
-sinks:
-  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
-engine: {state_dir: STATE}
-"""
-
-
 def test_writers_that_wait_for_what_was_cut_go_on_before_they_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A promotion killed among its renames holds the writers of both: whoever took it back was told after half a
     minute to try again, each time, and each try put off the moment at which `run` ends it."""
-    pipeline, done = loads(SHOP.replace("STATE", str(tmp_path)), "shop.yaml", {}), list[str]()
+    pipeline, done = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {}), list[str]()
     register = register_of(pipeline, "cache")
     register.move(register.create("test").number, "ready")
     for number in (1, 2):

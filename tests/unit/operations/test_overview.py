@@ -30,13 +30,12 @@ from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.sinks import STATES
 from operations.trace.verdict import verdict
 from tests.support.promoted import promoted
-from tests.support.watched import NOWHERE, documented, status, world
+from tests.support.watched import documented, nowhere, status, world
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 # -- an hour -----------------------------------------------------------------------------------------------------------

@@ -39,26 +39,15 @@ from spark.disk.process import place
 from spark.disk.status import FlowStatus, state_of
 from spark.machine import cluster, quiet
 from spark.machine.session import _handlers_kept, _none_left
+from tests.support.lone_cache import written
 
-FILE = """\
-version: 1
-name: p
-source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
-kafka: {{bootstrap: "127.0.0.1:1"}}
-connect: {{url: "http://127.0.0.1:1"}}
-views: {{v: {{root: t}}}}
-sinks: {{cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}}}
-engine: {{state_dir: {folder}}}
-"""
 TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
 CATALOGUE = Catalogue({"public.t": TABLE}, "1", 1, "d")
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return path
+    return written(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -117,16 +106,17 @@ def test_it_gives_up_when_the_time_is_over() -> None:
     assert 0.25 < time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("kind", [KafkaRefused, errors.SourceRefused])
 def test_a_login_that_is_refused_is_waited_for_and_by_who_has_never_run_for_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kind: type[HeadwaterError]
 ) -> None:
     """LDAP was away for a second, and `run` ended; a wrong password is told."""
-    wrong = KafkaRefused("Kafka at h:1 refuses the login")
+    wrong = kind("Kafka at h:1 refuses the login")
     assert Attempts(*[wrong] * 5).wait(begun=False) == "there"
     monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.2)
     assert Attempts(*[wrong] * 12, KafkaUnavailable("away"), wrong).wait() == "there"
     attempts = Attempts(*[wrong] * 10_000)
-    with pytest.raises(KafkaRefused):
+    with pytest.raises(kind):
         attempts.wait(begun=False)
     assert attempts.said == ["waiting: Kafka at h:1 refuses the login"] and len(attempts.fails) > 1
 

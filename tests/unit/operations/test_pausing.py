@@ -38,19 +38,9 @@ from operations.verify.buckets import Keys
 from operations.verify.comparison import marked
 from operations.verify.verifier import Asked, Verifier
 from spark.disk.state import Generation
+from tests.support.lone_cache import TWO, written
 
-FILE = """\
-version: 1
-name: p
-source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
-kafka: {{bootstrap: "127.0.0.1:1", tombstone_retention_hours: 2}}
-connect: {{url: "http://127.0.0.1:1"}}
-views: {{v: {{root: t}}}}
-sinks:
-  cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}
-  other: {{type: redis, url: "redis://127.0.0.1:1", view: v, key_prefix: "o:"}}
-engine: {{state_dir: {folder}}}
-"""
+FILE = TWO.replace('bootstrap: "127.0.0.1:1"', 'bootstrap: "127.0.0.1:1", tombstone_retention_hours: 2')
 
 
 def quiet(_line: str) -> None: ...
@@ -58,9 +48,7 @@ def quiet(_line: str) -> None: ...
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return path
+    return written(tmp_path, FILE)
 
 
 @pytest.fixture

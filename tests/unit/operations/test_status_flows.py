@@ -16,6 +16,7 @@ from cdc.log.ends import Lag, LogEnds
 from cdc.pipeline import Pipeline
 from operations.freshness.note import FlowNote, SinkNote, read_source_note, write_sink_note, write_source_note
 from operations.generations.lag import behind
+from operations.overview.tables import _records
 from operations.state.folder import register_of
 from operations.state.pausing import TAKEN_UP_SECONDS, pause, resume
 from operations.status.alive import ailments
@@ -195,3 +196,21 @@ def test_a_report_asks_kafka_once_however_many_flows_there_are(
         behind(pipeline, "cache", 1)
     flow(pipeline, "t3", topics=["t3"], state="finished")  # its table was let go, and its topic made anew
     assert behind(pipeline, "cache", 1) > 0
+
+
+def test_a_flow_says_why_it_is_not_known_how_far_it_is_behind(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow(pipeline, "there", topics=["there"])
+    flow(pipeline, "gone", topics=["gone"])
+    brokers = Brokers({"t": {0: (0, 0)}, "there": {0: (0, 0)}})
+    monkeypatch.setattr("cdc.log.ends.AdminClient", lambda _settings: brokers)
+    [sink] = status_report(pipeline)["sinks"]
+    missing = "topic gone does not exist"
+    assert {one["flow"]: one["lag_error"] for one in sink["flows"]} == {"main": None, "there": None, "gone": missing}
+    log = LogEnds("127.0.0.1:1", {})
+    assert _records(log, ["t", "there"]) == {"topics": 2, "records": 0, "records_error": None}
+    assert _records(log, ["gone"]) == {"topics": 1, "records": None, "records_error": missing}
+    brokers.away = True
+    for one in status_report(pipeline)["sinks"][0]["flows"]:
+        assert one["lag_error"].startswith("Kafka does not answer")

@@ -22,7 +22,7 @@ from operations.records.backwards import Newest
 from operations.records.newest import Asked, Record
 from operations.trace import report as traced
 from tests.support.trees import table
-from tests.support.watched import NOWHERE, World, world
+from tests.support.watched import World, nowhere, world
 from truth.one_document import Wanted
 
 ID, PART = Column("id", "int8", "int8"), Column("part", "int4", "int4")
@@ -34,8 +34,7 @@ ROW = View.identity(ONE)
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Traces a key of flights, of which Postgres has the rows of `rows`, and the sinks what `held` gives."""
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
     def row(_view: View, _source: Any, key: str, _spark: None) -> Wanted:
         return Wanted(b"{}" if key in rows else None)

@@ -16,7 +16,7 @@ from operations.verify import audit as module
 from operations.verify.audit import audit, metric_file
 from operations.verify.verifier import Asked
 from spark.disk.files import disk_full, write_atomic
-from tests.support.lone_cache import FILE
+from tests.support.lone_cache import written
 from tests.unit.operations.test_verify_repair_parts import report
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -24,9 +24,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(FILE.format(folder=tmp_path / "state"))
-    return load(path)
+    return load(written(tmp_path))
 
 
 class Ends(threading.Event):

@@ -16,18 +16,8 @@ from operations.state.folder import register_of
 from operations.verify.columns import _named, source_faults
 from spark.disk.status import FlowStatus
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node
+from tests.support.watched_file import TEXT
 from truth.placing import SEVERAL
-
-TEXT = """
-version: 1
-name: shop
-source: {database: shop, user: u, tables: [public.orders]}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://localhost:1"}
-views: {order: {root: orders}}
-sinks: {cache: {type: redis, url: "redis://127.0.0.1:1", view: order}}
-engine: {state_dir: STATE}
-"""
 
 
 @pytest.fixture

@@ -283,14 +283,24 @@ def test_every_page_and_decision_is_in_its_index() -> None:
         assert there - listed == set(), index
 
 
+def test_every_decision_says_what_would_change_it() -> None:
+    """docs/decisions/README.md promises it."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name for page in pages if "would change our mind" not in page.read_text(encoding="utf-8")] == []
+
+
 def test_source_files_in_the_pages_exist() -> None:
-    """Paths like ``cdc/view.py`` in the prose; a moved file takes its mention along."""
+    """Paths like ``cdc/view.py`` in the prose, and names in them; what moves takes its mention along."""
     missing = []
     for page in pages():
         text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         for path in re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|docs|benchmarks)/[\w/.-]+\.\w+)", text):
             if not (ROOT / path).exists() and not path.startswith("benchmarks/results"):
                 missing.append(f"{page.relative_to(ROOT)}: {path}")
+        for path, name in re.findall(r"`([\w/]+\.(?:py|java)): ([\w.]+)", text):
+            words = set(re.findall(r"\w+", read(path))) if (ROOT / path).is_file() else set()
+            if not words.issuperset(name.split(".")):
+                missing.append(f"{page.relative_to(ROOT)}: {path}: {name}")
     assert not missing
 
 

@@ -14,7 +14,7 @@ from operations.state.folder import register_of
 from operations.trace import report as traced
 from spark.disk.batches import KeptBatch
 from tests.support.page_cases import BATCH, BUILDS, TABLES
-from tests.support.watched import NOWHERE, World, status, world
+from tests.support.watched import World, nowhere, status, world
 
 PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -25,8 +25,7 @@ def examples() -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
 
 
 def test_overview_job_and_promotion(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "promise.md"
 ROOMS = ("connectors", "cdc", "sinks", "spark", "deploy", "tests")
-# What the card names.
+# What the project's brief names.
 PACKAGES = {
     "requests",
     "confluent_kafka",

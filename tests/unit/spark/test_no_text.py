@@ -8,16 +8,15 @@ import pytest
 from pyspark.sql import types as T
 
 from cdc.catalogue import Column, Table
-from cdc.join.tree import Aggregate, Node
-from cdc.join.view import JoinedView
+from cdc.join.tree import Aggregate
 from cdc.types.plain import NO_TEXT, plain_values
 from cdc.view import View
-from spark.join.records import COMPUTED, RecordReader
 from spark.reading.computed import FAILED, FIELD
 from spark.reading.entries import OWN, Entry
 from spark.reading.guard import told_by_cast
 from spark.reading.spec import FlowSpec
 from spark.write import from_arrow
+from tests.support.computed import read_with
 from truth.spark_sql import FAILED as FAILED_THERE
 from truth.spark_sql import _answers
 
@@ -69,20 +68,7 @@ def test_its_row_has_no_document_and_a_letter_says_why() -> None:
 
 def test_a_row_adds_nothing_to_an_aggregate_of_it() -> None:
     item = Aggregate("last", TABLE, (("id", "id"),), "max", False, "CAST(b AS string)")
-    root = Table("public", "p", (Column("id", "integer", "int4"),), ("id",))
-    node = Node("v", "root", root, (), (("id", "id"),), aggregates=(item,))
-    view = JoinedView("v", root, ("id",), node.columns, root=node)
-    source = {"schema": "public", "table": "t", "lsn": 9, "sequence": '["9","9"]', "ts_ms": 1}
-    values = [orjson.dumps({"op": "c", "source": source, "after": {"id": at}}) for at in range(3)]
-    columns = {
-        "key": pa.array([b'{"id":%d}' % at for at in range(3)]),
-        "value": pa.array(values),
-        "topic": pa.array(["t"] * 3),
-        "partition": pa.array([0] * 3, pa.int32()),
-        "offset": pa.array(range(3), pa.int64()),
-        COMPUTED.format(view.layout.tables["public.t"].number, 0): pa.StructArray.from_arrays([TEXTS], ["v"]),
-    }
-    taken = RecordReader(spec_of(view), view).read(pa.RecordBatch.from_pydict(columns))
+    taken = read_with(item, TEXTS)
     assert [change.row[-1] for change in taken.changes if change.row] == ["a", None, None]
     (letter,) = taken.letters
     assert "could not compute aggregate last" in letter.reason

@@ -12,19 +12,18 @@ import pytest
 
 from cdc.catalogue import Column, Table
 from cdc.fold import FoldView
-from cdc.join.tree import Aggregate, Node
-from cdc.join.view import JoinedView
+from cdc.join.tree import Aggregate
 from cdc.timed import Kind, MatchView
 from cdc.types import canonical_result
 from cdc.types.plain import plain_values
 from cdc.view import View
 from sinks.iceberg.rows import VERSION_COLUMN, held_rows
 from spark.events import fold, timed
-from spark.join.records import COMPUTED, RecordReader
 from spark.reading.computed import FAILED, FIELD, Results
 from spark.reading.entries import OWN, Entry
 from spark.reading.spec import FlowSpec
 from spark.write import from_arrow
+from tests.support.computed import read_with
 from truth.answers import Far, plain
 from truth.arithmetic import aggregate, cell_of_number, cell_of_result
 from truth.columns import numbered
@@ -173,22 +172,7 @@ def test_a_match_far_from_now_does_not_end_its_flow() -> None:
 
 def test_what_an_aggregate_computes_far_from_now_does_not_end_its_flow() -> None:
     item = Aggregate("last", TABLE, (("id", "id"),), "max", False, "ends", where="active")
-    root = Table("public", "p", (Column("id", "integer", "int4"),), ("id",))
-    node = Node("v", "root", root, (), (("id", "id"),), aggregates=(item,))
-    view = JoinedView("v", root, ("id",), node.columns, root=node)
-    number = view.layout.tables["public.t"].number
-    source = {"schema": "public", "table": "t", "lsn": 9, "sequence": '["9","9"]', "ts_ms": 1}
-    values = [orjson.dumps({"op": "c", "source": source, "after": {"id": at, "r": 1}}) for at in range(5)]
-    columns = {
-        "key": pa.array([b'{"id":%d}' % at for at in range(5)]),
-        "value": pa.array(values),
-        "topic": pa.array(["t"] * 5),
-        "partition": pa.array([0] * 5, pa.int32()),
-        "offset": pa.array(range(5), pa.int64()),
-        COMPUTED.format(number, 0): pa.StructArray.from_arrays([far(MOMENT, MICROS)], ["v"]),
-    }
-    batch = pa.RecordBatch.from_pydict(columns)
-    taken = RecordReader(spec_of(view), view).read(batch)
+    taken = read_with(item, far(MOMENT, MICROS), r=1)
     assert not taken.letters
     assert [change.row[-1] for change in taken.changes if change.row] == UTC_TEXTS
 

@@ -1,0 +1,151 @@
+"""A transaction that takes minutes: the slot stands still until its end, while its records come into the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc.errors import KafkaUnavailable
+from cdc.log.ends import Offsets
+from operations.freshness import keeper
+from operations.freshness import log as source_log
+from operations.freshness.keeper import Keeper
+from operations.freshness.log import SourceLog
+from operations.freshness.marks import Marks
+from operations.freshness.streaming import LOOK_SECONDS, Streaming
+from operations.status.facts import source_facts
+from operations.status.judgement import judge_source
+from tests.support.json_examples import flights
+
+LIMIT = 30.0
+
+
+def test_only_ends_that_have_moved_since_the_last_look_are_records_that_come() -> None:
+    streaming, ends, asked = Streaming(), dict[str, dict[int, int]](), list[float]()
+
+    def look(now: float, **at: int) -> bool:
+        ends.update({topic: {0: end} for topic, end in at.items()})
+        return streaming.look(lambda: asked.append(now) or {topic: dict(parts) for topic, parts in ends.items()}, now)
+
+    assert not look(0.0, t=5), "nobody knows since when they are there"
+    assert not look(LOOK_SECONDS / 2, t=6) and asked == [0.0], "it is not asked at each look of the source"
+    assert look(LOOK_SECONDS) and not look(2 * LOOK_SECONDS) and look(3 * LOOK_SECONDS, t=7)
+    streaming.forget()
+    assert not look(4 * LOOK_SECONDS, t=8), "of a transaction that has ended"
+    with pytest.raises(KafkaUnavailable):
+        streaming.look(_away, 5 * LOOK_SECONDS)
+    assert not look(6 * LOOK_SECONDS, t=9)
+
+
+def _away() -> Offsets:
+    raise KafkaUnavailable("no answer")
+
+
+class Database:
+    """In place of ``SourceLog``: a slot that may stand still, and topics that may grow."""
+
+    def __init__(self) -> None:
+        self.at, self.confirmed, self.end = time.time(), 8, 0
+        self.ends: Callable[[], Offsets] = lambda: {"t": {0: self.end}}
+
+    def look(self, _transactions: Any) -> Any:
+        return SimpleNamespace(at=self.at, standing=SimpleNamespace(confirmed_lsn=self.confirmed))
+
+    def slot(self) -> Any:
+        return SimpleNamespace(active=True, wal_status="reserved", behind_bytes=70, safe_bytes=9)
+
+    def reading(self) -> list[str]:
+        return []
+
+    def written(self) -> Offsets:
+        return self.ends()
+
+
+def judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Database, int], None], seconds: int = 200
+) -> tuple[str, str | None]:
+    """What is judged of a source that was looked at each second, and not moved by itself."""
+    monkeypatch.setattr(Marks, "seen", lambda self, _look: self)
+    noting, database = Keeper(flights(tmp_path)), Database()
+    noting._log = database  # type: ignore[assignment]
+    begun, clock = database.at, SimpleNamespace(now=database.at)
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now))
+    for second in range(seconds):
+        clock.now = database.at = begun + second
+        meanwhile(database, second)
+        noting._look()
+    noting._connector = {"connector": "RUNNING", "tasks": ("RUNNING",)}
+    noting._tell()
+    found = judge_source(source_facts(keeper.read_source_note(noting.pipeline), clock.now, LIMIT))
+    return found.judgement, found.remedy
+
+
+def test_who_reads_a_large_transaction_is_behind_and_not_to_be_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began the transaction anew."""
+
+    def grows(database: Database, _second: int) -> None:
+        database.end += 40_000
+
+    assert judged(tmp_path, monkeypatch, grows) == ("behind", None)
+
+
+def test_a_connector_that_hangs_is_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(database: Database, second: int) -> None:
+        database.end = 40_000 * min(second, 100)
+
+    judgement, remedy = judged(tmp_path, monkeypatch, hangs)
+    assert judgement == "stalled" and "restart the connector" in (remedy or "")
+
+
+def test_brokers_that_do_not_answer_are_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the slot is known all the same."""
+
+    def away(database: Database, _second: int) -> None:
+        database.ends = _away
+
+    just_asked = 2 + 40 * int(LOOK_SECONDS)
+    judgement, remedy = judged(tmp_path, monkeypatch, away, just_asked)
+    note = keeper.read_source_note(flights(tmp_path))
+    assert judgement == "stalled" and remedy and note is not None and note.error is None
+
+
+def test_a_slot_that_moves_asks_kafka_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moves(database: Database, _second: int) -> None:
+        database.confirmed += 1
+        database.ends = lambda: pytest.fail("it was asked")
+
+    assert judged(tmp_path, monkeypatch, moves)[0] == "starting", "nothing was bound in this test"
+
+
+def test_all_captured_tables_count_also_those_that_no_sink_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = flights(tmp_path)
+    monkeypatch.setattr(source_log, "read_captured", lambda *_: {"public.a": None, "public.b": None})
+    found, asked = SourceLog(pipeline), list[tuple[set[str], bool]]()
+    topics = {pipeline.topic("public.a"), pipeline.topic("public.b")}
+    described = list[set[str]]()
+
+    def describe(names: Any) -> Any:
+        described.append(set(names))
+        return {name: SimpleNamespace(name=name, partitions=1) for name in names if name in {*topics, "other"}}
+
+    def ends(wanted: Any, *, written: bool) -> Any:
+        asked.append((set(wanted), written))
+        return {name: {0: 7} for name in wanted}
+
+    found._kafka = SimpleNamespace(describe=describe, ends=ends)  # type: ignore[assignment]
+    monkeypatch.setattr(found, "_connected", lambda: None)
+    monkeypatch.setattr(source_log, "within", lambda *_: nullcontext())
+    assert found.written() == {name: {0: 7} for name in topics} and asked == [(topics, True)]
+    found._count({"other"})
+    found.written()
+    assert described == [topics, {*topics, "other"}], "who asks for other topics does not have these asked for anew"

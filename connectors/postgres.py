@@ -136,7 +136,7 @@ def is_pooled(connection: Connection) -> bool:
 def pooler_error(source: Source) -> SourceError:
     """The error of an address at which a pooler answers."""
     return SourceError(
-        f"{source.host}:{source.port} is a connection pooler, not Postgres: replication does not go through it,"
+        f"{source.address} is a connection pooler, not Postgres: replication does not go through it,"
         " and what a session sets may reach another session",
         fix="give Postgres's own address in source.host and source.port; applications may go on using the pooler",
     )
@@ -241,9 +241,9 @@ def _cut(connection: Connection) -> None:
 @contextmanager
 def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
     """Turn what keeps a session from being opened inside the block into our errors."""
-    where = f"{source.host}:{source.port}/{source.database} as {who}"
+    where = f"{source.address}/{source.database} as {who}"
     try:
-        with waiting_for(f"Postgres at {source.host}:{source.port}"):
+        with waiting_for(f"Postgres at {source.address}"):
             yield
     except psycopg.Error as error:
         reason = _last_line(error)

@@ -32,7 +32,6 @@ class Slot:
         database: the one it decodes.
         active: a connection streams from it now.
         pid: that connection's backend; None when inactive or not told.
-        restart_lsn: oldest WAL it keeps, in bytes; None when lost.
         confirmed_lsn: everything committed before is acknowledged in Kafka, in bytes.
         wal_status: ``reserved``, ``extended``, ``unreserved`` (about to be lost) or ``lost``.
         behind_bytes: WAL that it makes the server keep.
@@ -47,7 +46,6 @@ class Slot:
     database: str
     active: bool
     pid: int | None
-    restart_lsn: int | None
     confirmed_lsn: int | None
     wal_status: str | None
     behind_bytes: int | None
@@ -67,7 +65,7 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
     with explained(f"reading slot {name}"):
         row = connection.execute(
             """
-            SELECT plugin, database, active, active_pid, restart_lsn - '0/0'::pg_lsn,
+            SELECT plugin, database, active, active_pid,
                    confirmed_flush_lsn - '0/0'::pg_lsn, wal_status,
                    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END
                        - restart_lsn,
@@ -79,10 +77,10 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
         ).fetchone()
     if row is None:
         return None
-    plugin, database, active, pid, restart, confirmed, status, behind, safe, *last = row
-    whole = [None if number is None else int(number) for number in (restart, confirmed, behind, safe)]
-    first = (str(plugin), str(database), active, pid, whole[0], whole[1], status)
-    return Slot(*first, whole[2], whole[3], *last)
+    plugin, database, active, pid, confirmed, status, behind, safe, *last = row
+    whole = [None if number is None else int(number) for number in (confirmed, behind, safe)]
+    first = (str(plugin), str(database), active, pid, whole[0], status)
+    return Slot(*first, whole[1], whole[2], *last)
 
 
 def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECONDS) -> bool:

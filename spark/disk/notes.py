@@ -7,7 +7,7 @@ full. Notes that only show how things are read as if they were not there, each i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,3 +34,12 @@ def read_note(path: Path, of: Callable[[Any], _T], fix: str) -> _T | None:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         said = "it is empty" if path.stat().st_size == 0 else repr(error)
         raise StateError(f"{path} can't be read: {said}", means="nothing was written", fix=fix) from error
+
+
+def offsets_of_json(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> offset, of JSON, whose keys are texts.
+
+    Raises:
+        AttributeError, TypeError, ValueError: it is something else.
+    """
+    return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in found.items()}

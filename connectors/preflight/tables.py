@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cdc.sql_names import sql_table
+from connectors.captured import read_captured
 from connectors.database.publication import GENERATED_SINCE
 from connectors.postgres import SHOW_ALL
 from connectors.preflight.gathered import NAMED, offered, some
@@ -49,17 +50,20 @@ def run(site: Site) -> Iterator[Finding]:
     if missing:
         return
     spelt = spellings(name for name, kind in kinds.items() if kind != "S")  # Debezium lists no sequences
+    columnar = any(COLUMNAR in fact.methods.values() for fact in site.facts.values())
+    captured = read_captured(site.setup_or_db, site.names) if columnar else {}
     for fact in site.facts.values():
-        yield from kind_findings(fact, site.db.info.server_version)
+        yield from kind_findings(fact, site.db.info.server_version, captured=fact.name in captured)
         yield from name_findings(fact.name, spelt, set(site.facts))
 
 
-def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
+def kind_findings(fact: TableFacts, server_version: int, *, captured: bool = False) -> Iterator[Finding]:
     """What keeps a table of this kind from being captured, or is good to know of it.
 
     Args:
         fact: the table's.
         server_version: as libpq tells it, 180001.
+        captured: already: its columnar partitions were heap when their rows came.
     """
     if fact.persistence == "u":
         message = f"{fact.name} is unlogged: its changes are not in the log"
@@ -67,7 +71,7 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         many = "{n} tables are unlogged ({names}): their changes are not in the log"
         yield Finding(Level.ERROR, fact.name, message, fix, many)
     yield from _partitions_not_logged(fact)
-    yield from _not_in_the_log(fact)
+    yield from _not_in_the_log(fact, captured=captured)
     if fact.misplaced:
         yield _misplaced(fact)
     if fact.is_partition:
@@ -129,20 +133,27 @@ def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
         yield Finding(Level.ERROR, fact.name, message, fix, short=short)
 
 
-def _not_in_the_log(fact: TableFacts) -> Iterator[Finding]:
+def _not_in_the_log(fact: TableFacts, *, captured: bool) -> Iterator[Finding]:
     """Tables of extensions: a snapshot reads their rows, and nobody would be told of their changes."""
     out = f"leave {fact.name} out"
-    if fact.distributed:
+    if fact.distributed and fact.citus_sends:
+        why = " are in this server's log for the shards that it has itself (citus.enable_change_data_capture is on)"
+        many = f"changes of {{n}} tables ({{names}}){why}"
+        fix = "let all of their shards be on this server (pg_dist_placement says where they are)"
+        yield Finding(Level.WARNING, fact.name, f"changes of {fact.name}{why}", fix, many)
+    elif fact.distributed:
         why = " are not in this server's log: Citus keeps the rows in other tables, most of them on its workers"
         many = f"changes of {{n}} tables ({{names}}){why}"
         fix = f"SELECT undistribute_table('{sql_table(fact.name)}'), which brings the rows back; or {out}"
         yield Finding(Level.ERROR, fact.name, f"changes of {fact.name}{why}", fix, many)
     if columnar := sorted(name for name, method in fact.methods.items() if method == COLUMNAR):
         message, short = (f"changes of {names} are not in the log ({COLUMNAR})" for names in _named(columnar))
-        fix = (
-            f"make heap tables of them (alter_table_set_access_method; ALTER TABLE … SET ACCESS METHOD heap); or {out}"
-        )
-        yield Finding(Level.ERROR, fact.name, message, fix, short=short)
+        fix = "make heap tables of them (alter_table_set_access_method; ALTER TABLE … SET ACCESS METHOD heap)"
+        if captured and fact.name not in columnar:  # most often those of a time that is over, of which no change comes
+            fix = f"write to them no more; or {fix}, then `headwater resnapshot FILE {fact.name}`"
+            yield Finding(Level.WARNING, fact.name, message, fix, short=short)
+        else:
+            yield Finding(Level.ERROR, fact.name, message, f"{fix}; or {out}", short=short)
     if others := sorted(name for name, method in fact.methods.items() if method != COLUMNAR):
         methods = ", ".join(sorted({fact.methods[name] for name in others}))
         message, short = (

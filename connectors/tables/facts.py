@@ -56,6 +56,12 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
 """).replace("{hides}", HIDES)
 
+# Whether Citus is installed, and gives shards' changes the name of their table (11.3 and later).
+CITUS = """
+SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL,
+       coalesce(current_setting('citus.enable_change_data_capture', true), '') = 'on'
+"""
+
 # Of those tables, and of what is below them, what Citus has spread over its workers. Only where it is installed.
 DISTRIBUTED = over_trees("""
 SELECT n.nspname || '.' || c.relname, array_agg(pn.nspname || '.' || pc.relname)
@@ -106,6 +112,7 @@ class TableFacts:
         methods: itself and its partitions, as far as they are kept by another access method than Postgres's own ->
             its name.
         distributed: those of itself and its partitions whose rows Citus keeps in other tables.
+        citus_sends: of those that are on this server it sends the changes under the names of ``distributed``.
     """
 
     name: str
@@ -132,6 +139,7 @@ class TableFacts:
     misplaced: tuple[str, ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
     distributed: tuple[str, ...] = ()
+    citus_sends: bool = False
 
     @property
     def not_full(self) -> list[str]:
@@ -158,14 +166,12 @@ def read_facts(connection: Connection, tables: Iterable[str], reader: str | None
         out = {}
         asked = {"tables": sorted(tables), "reader": reader}
         found = connection.execute(FACTS, asked).fetchall()
-        citus = connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").fetchone()
-        spread: dict[str, list[str]] = (
-            dict(connection.execute(DISTRIBUTED, asked).fetchall()) if citus and citus[0] else {}
-        )
+        there, sends = connection.execute(CITUS).fetchone() or (False, False)
+        spread: dict[str, list[str]] = dict(connection.execute(DISTRIBUTED, asked).fetchall()) if there else {}
         for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign, odd, methods in found:
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
             unfit = (tuple(sorted(unlogged)), tuple(sorted(foreign)), tuple(sorted(odd)))
-            others = (methods, tuple(sorted(spread.get(row[0], ()))))
+            others = (methods, tuple(sorted(spread.get(row[0], ()))), sends)
             first = [*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns)]
             fact = TableFacts(*[*first, *unfit, *others])
             out[fact.name] = fact

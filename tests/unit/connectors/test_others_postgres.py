@@ -11,7 +11,7 @@ import pytest
 
 from cdc.errors import SourceError
 from connectors.actions import Action, run_all, statements
-from connectors.preflight import disk, role
+from connectors.preflight import disk, role, tables
 from connectors.preflight.model import Level
 from connectors.preflight.tables import kind_findings
 from connectors.tables.facts import read_facts
@@ -91,29 +91,52 @@ def test_an_event_trigger_that_does_not_find_its_table_is_named(kind: type[psyco
 def test_tables_whose_changes_are_not_in_the_log_are_refused() -> None:
     """They were snapshotted, and then no change ever came, with `status` well."""
 
-    def said(**about: object) -> list[tuple[Level, str]]:
-        return [(found.level, found.message) for found in kind_findings(fact(**about), 170000)]
+    def said(*, captured: bool = False, **about: object) -> list[tuple[Level, str]]:
+        return [(found.level, found.message) for found in kind_findings(fact(**about), 170000, captured=captured)]
 
     assert said() == said(methods={}) == []
     [(level, message)] = said(distributed=("s.t",))
     assert level is Level.ERROR and message.startswith("changes of s.t are not in this server's log: Citus keeps")
+    [(level, message)] = said(distributed=("s.t",), citus_sends=True)
+    assert level is Level.WARNING, "with all shards on the coordinator it streams"
+    assert "for the shards that it has itself" in message
     [(level, message)] = said(kind="p", methods={"s.t2": "columnar", "s.t1": "columnar"})
     assert (level, message) == (Level.ERROR, "changes of s.t1, s.t2 are not in the log (columnar)")
+    [(level, message)] = said(captured=True, methods={"s.t": "columnar"})
+    assert level is Level.ERROR, "no change of it has ever come"
     [(level, message)] = said(methods={"s.t": "orioledb"})
     assert level is Level.WARNING, "it may well be decoded"
     assert "whether changes of s.t are in the log is up to the access method orioledb" in message
 
 
+def test_old_partitions_that_became_columnar_do_not_stop_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows came while they were heap; `plan` and `apply` were refused for all tables."""
+    made, methods = pipeline(), {"public.flights_2020": "columnar"}
+    monkeypatch.setattr(tables, "read_captured", lambda *_: captured)
+    db = Rows({"relkind": [("public.flights", "p")]})
+    db.info = SimpleNamespace(server_version=170000)  # type: ignore[attr-defined]
+    facts = {"public.flights": fact(name="public.flights", kind="p", methods=methods)}
+    site: Any = SimpleNamespace(pipeline=made, names=None, db=db, setup_or_db=db, facts=facts)
+    captured = {"public.flights": None}
+    [found] = tables.run(site)
+    assert found.level is Level.WARNING and "public.flights_2020 are not in the log (columnar)" in found.message
+    assert found.fix.startswith("write to them no more") and "resnapshot FILE public.flights" in found.fix
+    captured = {}
+    [found] = tables.run(site)
+    assert found.level is Level.ERROR, "the snapshot would read them, and no change would ever come"
+
+
 def test_citus_is_asked_where_it_is_installed() -> None:
     row = ("s.t", "p", "p", "d", "o", False, 1.0, True, True, None, False, True, ["g"], False, 1)
     rows = [(*row, ["s.t1"], [], [], ["id", "g"], ["s.u"], ["s.f"], ["s.m"], {"s.t1": "columnar"})]
-    answers = {"pg_dist_partition')": [(True,)], "pg_dist_partition": [("s.t", ["s.t1", "s.t"])]}
+    answers = {"pg_dist_partition')": [(True, True)], "pg_dist_partition": [("s.t", ["s.t1", "s.t"])]}
     answers["jsonb_object_agg"] = rows
     setup = Rows(answers)
     known = read_facts(setup, ["s.t"])["s.t"]  # type: ignore[arg-type]
     assert (known.generated, known.partitions, known.columns) == (("g",), ("s.t1",), ("id", "g"))
     assert (known.unlogged, known.foreign, known.misplaced) == (("s.u",), ("s.f",), ("s.m",))
     assert known.methods == {"s.t1": "columnar"} and known.distributed == ("s.t", "s.t1")
-    answers["pg_dist_partition')"] = [(False,)]
+    assert known.citus_sends and "'citus.enable_change_data_capture', true)" in setup.asked[1]
+    answers["pg_dist_partition')"] = [(False, False)]
     setup.asked.clear()
     assert read_facts(setup, ["s.t"])["s.t"].distributed == () and len(setup.asked) == 2  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import SourceError
+from cdc.outbox import is_outbox
 from cdc.sql_names import sql_name, sql_table
 from connectors.database.grants import missing_rights, needed_rights, owners_right
 from connectors.database.owners import foreign
@@ -42,8 +43,7 @@ def run(site: Site) -> Iterator[Finding]:
     if (error := foreign(site.setup, site.names)) is not None:
         yield Finding(Level.ERROR, site.names.schema, f"{error.what}: {error.means}", error.fix)
     yield from _setup(site, site.setup, setup_role)
-    if source.setup_user:  # of source.user the check of the tables says so
-        yield from _hidden(site, site.setup, setup_role)
+    yield from _hidden(site, site.setup, setup_role)
 
 
 def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
@@ -71,14 +71,23 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
 
 
 def _hidden(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
-    """Tables of which the owner sees no more than policies show (FORCE ROW LEVEL SECURITY)."""
+    """Tables of which the owner sees, or deletes, no more than policies show (FORCE ROW LEVEL SECURITY)."""
     why, fix = "missed deletes can't be looked for there", SHOW_ALL
-    if site.pipeline.policy.truncate == "propagate":
+    propagates = site.pipeline.policy.truncate == "propagate"
+    if propagates:
         why, fix = f"{why}, and a TRUNCATE fails", SHOW_ALL.replace("FOR SELECT", "FOR ALL")
-    for table in hidden_tables(setup, site.facts, role):
+    # Of source.user the check of the tables says so.
+    hidden = hidden_tables(setup, site.facts, role) if site.pipeline.source.setup_user else []
+    for table in hidden:
         message = f"row-level security hides rows of {table} from {role}: {why}"
         many = f"row-level security hides rows of {{n}} tables ({{names}}) from {role}: {why}"
         yield Finding(Level.WARNING, table, message, fix, many)
+    emptied = [name for name in site.facts if not is_outbox(site.pipeline, name)] if propagates else []
+    for table in hidden_tables(setup, emptied, role, deleting=True):
+        if table not in hidden:
+            keeps = f"row-level security keeps {role} from deleting"
+            message, many = (f"{keeps} rows of {of}: a TRUNCATE fails" for of in (table, "{n} tables ({names})"))
+            yield Finding(Level.WARNING, table, message, fix, many)
 
 
 CHECK = Check("rights", "the roles may do what they must", run, needs=("server", "tables"))

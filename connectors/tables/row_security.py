@@ -25,6 +25,9 @@ HIDES: LiteralString = """(c.relrowsecurity AND NOT EXISTS (
                 SELECT FROM unnest(p.polroles) AS o(oid)
                 WHERE CASE WHEN o.oid = 0 THEN true ELSE pg_has_role(r.oid, o.oid, 'USAGE') END)))))"""
 
+# A DELETE without a condition reads nothing, and passes over what policies of its own do not show.
+_KEEPS: LiteralString = HIDES.replace("IN ('r', '*')", "IN ('d', '*')")
+
 # The same of whoever asks.
 HIDES_FROM_ME: LiteralString = HIDES.replace("%(reader)s", "current_user")
 
@@ -38,7 +41,7 @@ SELECT EXISTS (
 _HIDDEN: LiteralString = """
 SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s) AND {hides} ORDER BY 1
-""".replace("{hides}", HIDES)
+"""
 
 # Postgres that is set to refuse where rows may be hidden refuses also where all policies show all.
 _ALL_OR_NONE: LiteralString = """
@@ -61,18 +64,20 @@ def hides_rows(connection: Connection, reader: str) -> bool:
     return row is not None and bool(row[0])
 
 
-def hidden_tables(connection: Connection, tables: Collection[str], reader: str) -> list[str]:
+def hidden_tables(connection: Connection, tables: Collection[str], reader: str, *, deleting: bool = False) -> list[str]:
     """Those of some tables of which policies would hide rows from a role.
 
     Args:
         connection: any role's.
         tables: ``schema.table``.
         reader: the role, which is there.
+        deleting: from its DELETE, rather than from its SELECT.
 
     Raises:
         psycopg.Error: Postgres refused, or the connection broke.
     """
-    rows = connection.execute(_HIDDEN, {"tables": sorted(tables), "reader": reader}).fetchall()
+    query = _HIDDEN.replace("{hides}", _KEEPS if deleting else HIDES)
+    rows = connection.execute(query, {"tables": sorted(tables), "reader": reader}).fetchall()
     return [str(name) for (name,) in rows]
 
 

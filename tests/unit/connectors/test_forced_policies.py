@@ -83,9 +83,9 @@ def test_check_asks_for_the_owner_too(monkeypatch: pytest.MonkeyPatch, policy: s
     """It asked for source.user alone, and was green."""
     names, roles = [f"public.t{n}" for n in range(9)], []
 
-    def hidden(_: Any, tables: Any, role: str) -> list[str]:
+    def hidden(_: Any, tables: Any, role: str, *, deleting: bool = False) -> list[str]:
         roles.append(role)
-        return sorted(tables)
+        return [] if deleting else sorted(tables)
 
     monkeypatch.setattr(rights, "hidden_tables", hidden)
     for others in ("missing_rights", "_setup"):
@@ -101,7 +101,40 @@ def test_check_asks_for_the_owner_too(monkeypatch: pytest.MonkeyPatch, policy: s
     found = run(setup_user="own", setup_password="x")
     assert [one.about for one in found] == names and {one.level for one in found} == {Level.WARNING}
     assert ("a TRUNCATE fails" in found[0].message) == (policy == "propagate")
-    assert f"FOR {'ALL' if policy == 'propagate' else 'SELECT'} TO … USING (true)" in found[0].fix and roles == ["own"]
+    assert f"FOR {'ALL' if policy == 'propagate' else 'SELECT'} TO … USING (true)" in found[0].fix and set(roles) == {
+        "own"
+    }
     [told] = gathered(found)
     assert told.message.startswith("row-level security hides rows of 9 tables (public.t0, ")
     assert run() == [], "of source.user another check says so"
+
+
+@pytest.mark.parametrize("setup_user", ["own", None])
+def test_check_asks_whether_a_truncate_would_be_kept_from_deleting(
+    monkeypatch: pytest.MonkeyPatch, setup_user: str | None
+) -> None:
+    """All rows were shown by a policy FOR SELECT, there was none FOR DELETE: green, and each TRUNCATE failed."""
+    for others in ("missing_rights", "_setup"):
+        monkeypatch.setattr(rights, others, lambda *_: [])
+    monkeypatch.setattr(rights, "foreign", lambda *_: None)
+    asked: list[Any] = []
+
+    class Catalogue:
+        """Of which policies for SELECT show all, and none lets anything be deleted."""
+
+        def execute(self, query: str, values: Any) -> Any:
+            asked.append(values)
+            return Found([("public.t",)] if "p.polcmd IN ('d', '*')" in query and values["tables"] else [])
+
+    def run(truncate: str) -> list[Finding]:
+        loaded = pipeline(source={"setup_user": setup_user} if setup_user else {}, policy={"truncate": truncate})
+        known = {"catalogue": catalogue(), "names": Names.of(loaded), "db": None, "setup": Catalogue()}
+        facts = {"public.t": fact(name="public.t")}
+        return list(rights.run(SimpleNamespace(pipeline=loaded, facts=facts, **known)))  # type: ignore[arg-type]
+
+    role = setup_user or "headwater"
+    assert run("refuse") == []
+    [found] = run("propagate")
+    assert found.level is Level.WARNING and "FOR ALL TO … USING (true)" in found.fix
+    assert found.message == f"row-level security keeps {role} from deleting rows of public.t: a TRUNCATE fails"
+    assert {values["reader"] for values in asked} == {role}

@@ -135,7 +135,7 @@ def _of_publication(servers: Servers) -> list[Action]:
         return []
     if actual.owned and made_here(actual, name, servers.names):
         return [Action("publication", name, "drop", "present", None, _publication)]
-    whose = "this pipeline has not made it" if actual.owned else f"it belongs to {actual.owner}"
+    whose = "nothing tells that this pipeline has made it" if actual.owned else f"it belongs to {actual.owner}"
     return [Action("publication", name, f"stays: {whose}; DROP PUBLICATION {sql_name(name)}", "present", "present")]
 
 

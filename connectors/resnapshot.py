@@ -105,7 +105,6 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
-        swept = _not_to_sweep(captured, wish)
         find_changes(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)
         if wish.condition is not None:
@@ -123,7 +122,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
             _start(servers, running)
             captured = _settled(servers)
             open_ones = _to_ask(captured, tables, wish)
-            if swept:
+            if swept := _not_to_sweep(captured, wish):
                 leave_unswept(servers.setup, servers.names, swept)
                 told(f"{', '.join(swept)}: being read again already; missed deletes are left alone")
         else:

@@ -186,7 +186,7 @@ def test_check_says_whose_a_publication_is(monkeypatch: pytest.MonkeyPatch) -> N
         (publication("s.a", *NAMES.published), "p", "drop"),
         (publication("s.a"), "headwater_flights", "drop"),
         (publication("s.a", *NAMES.published, **{**EVERY, "owned": True}), "headwater_flights", "drop"),
-        (publication("s.a", "s.b"), "p", "stays: this pipeline has not made it; DROP PUBLICATION p"),
+        (publication("s.a", "s.b"), "p", "stays: nothing tells that this pipeline has made it; DROP PUBLICATION p"),
         (publication("s.a", *NAMES.published, **EVERY), "p", "stays: it belongs to postgres; DROP PUBLICATION p"),
     ],
 )

@@ -229,20 +229,20 @@ def test_who_waits_for_other_tables_is_not_told_of_one_that_can_not_be_swept(
     assert ended == [], "what was lost is not all swept"
 
 
-@pytest.mark.parametrize(
-    ("wish", "left"),
-    [
-        (Wish(["s.t", "s.u"], sweep=False), ["s.t"]),
-        (Wish(["s.t"]), []),
-        (Wish(["s.t"], "k = 1", sweep=False), []),  # of other rows
-        (Wish([], sweep=False), []),  # of all, to close a gap: killed, the same command goes on, and sweeps
-    ],
-)
-def test_a_table_that_can_not_be_swept_is_let_go_of(
-    monkeypatch: pytest.MonkeyPatch, connector: Connector, wish: Wish, left: list[str]
-) -> None:
-    """`--no-sweep`, which the refusal advises, changed nothing of a table that was being read again already."""
-    captured = {"s.t": REQUESTED, "s.u": replace(REQUESTED, table="s.u", state="done", sweep=False)}
+def asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+    connector: Connector,
+    wish: Wish,
+    said: list[str],
+    captured: dict[str, Captured],
+    settled: dict[str, Captured],
+) -> dict[str, Any]:
+    """What `resnapshot` does, by name.
+
+    Args:
+        said: gets its lines.
+        captured, settled: the list as it is at first, and once what has become complete is noted.
+    """
     asked: dict[str, Any] = {}
     made = servers(connector)
     running = SimpleNamespace(config={}, offset={}, status=None)
@@ -257,7 +257,7 @@ def test_a_table_that_can_not_be_swept_is_let_go_of(
         "find_changes": {},
         "find_gaps": {},
         "_gap": None,
-        "_settled": captured,
+        "_settled": settled,
     }.items():
         monkeypatch.setattr(resnapshot, name, lambda *_, answer=answer, **__: answer)
     for name in ("refuse_foreign", "refuse_renamed", "refuse_other_database", "refuse_empty", "check_condition"):
@@ -267,10 +267,38 @@ def test_a_table_that_can_not_be_swept_is_let_go_of(
     monkeypatch.setattr(resnapshot, "Begins", lambda _: SimpleNamespace(note=lambda _: None))
     monkeypatch.setattr(resnapshot, "leave_unswept", lambda _, __, tables: asked.__setitem__("left", tables))
     made.pipeline.name, made.pipeline.source.slot, made.pipeline.source.database = "p", "s", "d"
-    said: list[str] = []
     resnapshot.resnapshot(made.pipeline, wish, said.append)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("wish", "left"),
+    [
+        (Wish(["s.t", "s.u"], sweep=False), ["s.t"]),
+        (Wish(["s.t"]), []),
+        (Wish(["s.t"], "k = 1", sweep=False), []),  # of other rows
+        (Wish([], sweep=False), []),  # of all, to close a gap: killed, the same command goes on, and sweeps
+    ],
+)
+def test_a_table_that_can_not_be_swept_is_let_go_of(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, wish: Wish, left: list[str]
+) -> None:
+    """`--no-sweep`, which the refusal advises, changed nothing of a table that was being read again already."""
+    captured = {"s.t": REQUESTED, "s.u": replace(REQUESTED, table="s.u", state="done", sweep=False)}
+    said: list[str] = []
+    asked = asked_again(monkeypatch, connector, wish, said, captured, captured)
     assert asked.get("left", []) == left and asked["request"]
     assert said == [f"{name}: being read again already; missed deletes are left alone" for name in left]
+
+
+def test_of_a_table_that_has_been_swept_meanwhile_nobody_says_that_it_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector
+) -> None:
+    """What was being read as the command began may be read, and swept, by the time that it looks."""
+    said: list[str] = []
+    settled = {"s.t": replace(REQUESTED, state="done", sweep=False)}
+    asked = asked_again(monkeypatch, connector, Wish(["s.t"], sweep=False), said, {"s.t": REQUESTED}, settled)
+    assert "left" not in asked and said == []
 
 
 def test_a_sweep_of_a_compacted_topic_comes_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

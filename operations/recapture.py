@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from cdc.ages import at_least
-from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, StateError
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
 from cdc.saying import Say
 from connectors.apply import apply
 from connectors.database.history import Moment, read_moment
+from connectors.database.publication import by_owner, read_publication
 from connectors.drop import drop, plan_drop_pipeline
 from connectors.postgres import connect
 from connectors.snapshot import wait_snapshot
@@ -187,7 +188,7 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         StateError: another one is at work, or a sink is paused, or a process runs one, or a sink's history would end in
             the namespace that the file names (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
-            cluster is (terminal; nothing was changed).
+            cluster is; or its publication is another role's (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
     """
     busy = StateError(
@@ -236,6 +237,7 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
     at = begun(pipeline) or _from_the_beginning(pipeline)
     if not at.dropped:
         _refuse_ending(pipeline)
+        _refuse_publication(pipeline)
         plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
     _note(pipeline, at)
     if not at.dropped:
@@ -248,6 +250,21 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
         apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
         hand_over(pipeline, text_of(file, data))
     return at, data
+
+
+def _refuse_publication(pipeline: Pipeline) -> None:
+    """Refuse a publication of another role: `drop` leaves it, our tables go out of it as they are dropped, and `apply`
+    could not put the new ones in. One of all tables takes them by itself."""
+    name = pipeline.source.publication
+    with connect(pipeline.source, setup=True) as connection:
+        actual, version = read_publication(connection, name), connection.info.server_version
+    if actual is None or actual.owned or (actual.whole_database and actual.right_options):
+        return
+    raise SourceError(
+        f"publication {name} belongs to {actual.owner}: what is captured anew could not be put into it",
+        means="nothing was changed",
+        fix=by_owner(actual, name, version),
+    )
 
 
 def _from_the_beginning(pipeline: Pipeline) -> Recapture:

@@ -41,6 +41,7 @@ class Publication:
         whole_database: it holds every table of the database, also those that come: Postgres takes none into it.
         owner: whose it is.
         owned: whoever is to change it may.
+        role: who is to change it.
     """
 
     tables: frozenset[str]
@@ -52,6 +53,7 @@ class Publication:
     whole_database: bool = False
     owner: str = ""
     owned: bool = True
+    role: str = ""
 
     def lacks(self, tables: Iterable[str]) -> list[str]:
         """Those of some tables that have to be put into it."""
@@ -94,12 +96,13 @@ def read_publication(connection: Connection, name: str, role: str | None = None)
         row = connection.execute(
             "SELECT oid, puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,"
             " pg_get_userbyid(pubowner), coalesce((SELECT pg_has_role(r.oid, pubowner, 'USAGE') FROM pg_roles r"
-            " WHERE r.rolname = coalesce(%s::name, current_user)), false) FROM pg_publication WHERE pubname = %s",
-            [role, name],
+            " WHERE r.rolname = coalesce(%s::name, current_user)), false), coalesce(%s::name, current_user)"
+            " FROM pg_publication WHERE pubname = %s",
+            [role, role, name],
         ).fetchone()
         if row is None:
             return None
-        oid, every, *sends, via_root, owner, owned = row
+        oid, every, *sends, via_root, owner, owned, who = row
         operations = (op for op, on in zip(("insert", "update", "delete", "truncate"), sends, strict=True) if on)
         version = connection.info.server_version
         restricted = "pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL" if version >= 150000 else "false"
@@ -125,7 +128,7 @@ def read_publication(connection: Connection, name: str, role: str | None = None)
         filtered = frozenset(table for table, restricted in named if restricted)
         generated = _generated(connection, oid) if version >= GENERATED_SINCE else None
         sent = frozenset(operations)
-        return Publication(frozenset(tables), sent, via_root, whole, filtered, generated, every, owner, owned)
+        return Publication(frozenset(tables), sent, via_root, whole, filtered, generated, every, owner, owned, who)
 
 
 def _generated(connection: Connection, oid: int) -> bool:
@@ -166,11 +169,18 @@ def used_elsewhere(actual: Publication | None, name: str, names: Names, captured
 
 
 def by_owner(actual: Publication, name: str, server_version: int) -> str:
-    """What to do about a publication that must change, and is another role's. Pure."""
+    """What to do about a publication that must change, and is another role's. Pure.
+
+    Tables of ours that are to come into it are made after it was looked at: nobody can put them in before.
+    """
     if actual.whole_database:  # a superuser's, as whom nobody else may act
         right = options(server_version).as_string()
         return f"as {actual.owner}: ALTER PUBLICATION {sql_name(name)} SET {right}; or {ANOTHER}"
-    return f"GRANT {sql_name(actual.owner)} TO the role that sets up (source.setup_user); or {ANOTHER}"
+    if actual.all_tables:  # one of whole schemas, which Postgres gives to superusers only
+        return ANOTHER
+    # Not a GRANT of the owner, which may be a superuser.
+    give = f"ALTER PUBLICATION {sql_name(name)} OWNER TO {sql_name(actual.role)}"
+    return f"as {actual.owner}, or as a superuser: {give}; or {ANOTHER}"
 
 
 def plan_publication(

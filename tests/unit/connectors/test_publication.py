@@ -119,8 +119,13 @@ def test_a_publication_of_another_role_is_refused_before_anything_is_done() -> N
         plan_publication(other, "p", ["s.a"], 170000)
     assert refused.value.fix.startswith(f"as postgres: ALTER PUBLICATION p SET {SET}; or name a source.publication")
     with pytest.raises(SourceError) as refused:
-        plan_publication(publication("s.a", owner="dba", owned=False), "p", ["s.a", "s.b"], 170000)
-    assert refused.value.fix.startswith("GRANT dba TO the role that sets up")
+        plan_publication(publication("s.a", owner="postgres", owned=False, role="own"), "p", ["s.a", "s.b"], 170000)
+    fix = "as postgres, or as a superuser: ALTER PUBLICATION p OWNER TO own; or name a source.publication"
+    assert refused.value.fix.startswith(fix), "no membership in a superuser's role"
+    of_schemas = publication("s.a", all_tables=True, owner="postgres", owned=False, role="own")
+    with pytest.raises(SourceError) as refused:
+        plan_publication(of_schemas, "p", ["s.a", "s.b"], 170000)
+    assert refused.value.fix.startswith("name a source.publication"), "Postgres gives one to superusers alone"
     assert plan_publication(publication("s.a", owner="dba", owned=False), "p", ["s.a"], 170000) == ([], [])
 
 

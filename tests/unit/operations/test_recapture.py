@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cdc.errors import SlotLost, SourceChanged, StateError
+from cdc.errors import SlotLost, SourceChanged, SourceError, StateError
 from cdc.pipeline import Pipeline, load
 from connectors.database.history import Moment
+from connectors.database.publication import SENT, Publication
 from connectors.source_gaps import Remembered
 from console.cli.main import cli
 from operations import recapture as place
@@ -48,6 +50,7 @@ class World:
         differing: sinks whose new generation does not equal Postgres.
         gap: what is wrong with the capture that is there.
         refused: why what the file names may not be dropped.
+        publication: as it is.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,6 +60,7 @@ class World:
         self.done, self.differing = list[str](), set[str]()
         self.gap: Exception | None = None
         self.refused: Exception | None = None
+        self.publication: Publication | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -106,6 +110,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World(tmp_path)
     monkeypatch.setattr(place, "_moment", lambda _: made.now)
     monkeypatch.setattr(place, "_build", made.build)
+    session = SimpleNamespace(info=SimpleNamespace(server_version=170000))
+    monkeypatch.setattr(place, "connect", lambda *_, setup: nullcontext(session))
+    monkeypatch.setattr(place, "read_publication", lambda *_: made.publication)
     monkeypatch.setattr(place, "check_source", made.check)
     monkeypatch.setattr(place, "plan_drop_pipeline", made.plan)
     monkeypatch.setattr(place, "drop", lambda *_, **__: made.done.append("drop"))
@@ -239,6 +246,20 @@ def test_what_may_not_be_dropped_is_refused_before_anything_is_changed(world: Wo
     told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
     assert told.exception is world.refused, told.output
     assert (register.entries(), world.done, begun(world.pipeline)) == (entries, [], None)
+
+
+def test_a_publication_of_another_role_is_refused_before_anything_is_changed(world: World) -> None:
+    """`drop` leaves it, and `apply` refused it when slot, topics and connector were gone."""
+    tables = frozenset({"public.orders", "headwater.heartbeat_shop"})
+    other = Publication(tables, SENT, True, False, frozenset(), owner="dba", owned=False, role="own")
+    world.publication = other
+    told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
+    assert isinstance(told.exception, SourceError) and not told.exception.transient
+    assert "publication headwater_shop belongs to dba" in str(told.exception)
+    assert "ALTER PUBLICATION headwater_shop OWNER TO own" in told.exception.fix
+    assert (world.done, begun(world.pipeline)) == ([], None)
+    world.publication = replace(other, all_tables=True, whole_database=True)
+    assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
 
 
 LAKE = """\

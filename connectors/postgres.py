@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +13,10 @@ import psycopg
 from psycopg import sql
 from pydantic import SecretStr
 
-from cdc.errors import SourceError, SourceRefused, SourceUnavailable
+from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
 from cdc.waits import waiting_for
+from connectors.refused_login import AS_OWNER, AS_USER, last_line, login_error
 from connectors.session_settings import ours
 
 # A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
@@ -42,48 +42,6 @@ STATEMENT_SECONDS = 60
 # A Postgres that is frozen answers nothing and breaks nothing: whoever looks at it again and again lets go after this,
 # which is longer than the server's own timeout of a statement (see ``within``).
 ANSWER_SECONDS = STATEMENT_SECONDS + 15.0
-# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use. Postgres
-# says them in the language of its own lc_messages, which only a superuser's session may set: see REFUSAL.
-TERMINAL = (
-    *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
-    *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
-)
-# And these that it will let somebody in again.
-PASSING = (
-    *("starting up", "shutting down", "recovery mode", "not yet accepting", "is not accepting connections"),
-    *("too many", "connection slots are reserved", "terminating connection"),
-)
-# How a message of libpq goes on where it was the server that said no: by its severity, a word of the server's language.
-REFUSAL = re.compile(r"failed: [^\s:]+:  ")
-
-# Nor is it any for what libpq, or the server, has against the other's TLS. Its words stand in several lines, whose last
-# one is advice.
-OF_TLS = ("certificate", "does not support SSL", "sslmode")
-QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")  # a host may be called certificates.example
-TRUST = (
-    "correct source.sslmode, or name the authority that signed the server's certificate in source.sslrootcert (a PEM"
-    " file, at the same path on the workers)"
-)
-CLIENTS_OWN = (
-    "the server wants a certificate of its clients: name one in PGSSLCERT and PGSSLKEY, and for the connector in"
-    " connect.options (database.sslcert, database.sslkey), or let the roles in without one by the server's pg_hba.conf"
-)
-
-# What to do about a refused login: by a part of the server's words, whoever it was; else by who it was.
-OF_WORDS = {
-    "not permitted to log in": "ALTER ROLE … LOGIN (as a superuser), or name a role in the pipeline file that may",
-    "no pg_hba.conf entry": "let the role in by the server's pg_hba.conf (and reload it), or correct source.sslmode",
-    "client certificate": CLIENTS_OWN,
-    "certificate authentication": CLIENTS_OWN,
-    "CONNECT privilege": "GRANT CONNECT ON DATABASE … TO …, as the database's owner",
-    'database "': "correct source.database in the pipeline file, or create the database",
-}
-AS_USER = "correct `source` in the pipeline file (database, user, password), or create role and database"
-AS_OWNER = (
-    "correct source.setup_user and source.setup_password in the pipeline file, or create the role; a variable that they"
-    " name has to be in the environment of every process that follows the tables: of `run`, too"
-)
-
 # What to do about policies that hide rows.
 SHOW_ALL = (
     "ALTER ROLE … BYPASSRLS (as a superuser); or for each table with row-level security that the role may read"
@@ -246,43 +204,7 @@ def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
         with waiting_for(f"Postgres at {source.address}"):
             yield
     except psycopg.Error as error:
-        reason = _last_line(error)
-        if any(part in reason for part in TERMINAL):
-            better = next((way for part, way in OF_WORDS.items() if part in reason), fix)
-            raise SourceError(f"Postgres refused {where}: {reason}", fix=better) from error
-        if whole := of_tls(error):
-            better = next((way for part, way in OF_WORDS.items() if part in whole), TRUST)
-            raise SourceError(f"no encrypted connection to {where}: {whole}", fix=better) from error
-        if said := refusal(error):
-            if any(part in said for part in PASSING):
-                again = "run the same command again when it does; or raise max_connections, where they are too many"
-                raise SourceUnavailable(f"Postgres lets nobody in for now at {where}: {said}", fix=again) from error
-            raise SourceRefused(f"Postgres answered, and refused {where}: {said}", fix=fix) from error
-        raise SourceUnavailable(
-            f"Postgres does not answer at {where}: {reason}",
-            fix="start the server (`headwater up` for the local one), or correct source.host and source.port",
-        ) from error
-
-
-def refusal(error: psycopg.Error) -> str:
-    """What the server itself said against a connection; empty where it said nothing, or was not reached. Pure.
-
-    Args:
-        error: of a connection that was not made.
-    """
-    *_, last = REFUSAL.split(str(error))  # libpq tells of each address, and of a try without TLS, the last one last
-    return " ".join(last.split()) if REFUSAL.search(str(error)) else ""
-
-
-def of_tls(error: psycopg.Error) -> str:
-    """All of what libpq says where there is no connection because of TLS; empty where there is none for another reason.
-
-    Args:
-        error: of a connection that was not made.
-    """
-    whole = " ".join(str(error).split())
-    own = QUOTED.sub("", whole)
-    return whole if any(part in own for part in OF_TLS) else ""
+        raise login_error(error, where, fix) from error
 
 
 @contextmanager
@@ -303,7 +225,7 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
             yield
     except psycopg.errors.QueryCanceled as error:
         raise SourceUnavailable(
-            f"{what}: took longer than {STATEMENT_SECONDS} s, or somebody has ended it: {_last_line(error)}",
+            f"{what}: took longer than {STATEMENT_SECONDS} s, or somebody has ended it: {last_line(error)}",
             means="nothing was changed by this step",
             fix=fix or "run the same command again when the server has less to do (see pg_stat_activity)",
         ) from error
@@ -316,26 +238,26 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
     except psycopg.errors.InsufficientPrivilege as error:
         if is_policy(error):
             raise SourceError(
-                f"{what}: row-level security would hide rows from the role: {_last_line(error)}",
+                f"{what}: row-level security would hide rows from the role: {last_line(error)}",
                 means="a row that is hidden would be taken for one that is not there, so nothing was compared",
                 fix=SHOW_ALL,
             ) from error
         raise SourceError(
-            f"{what}: {_last_line(error)}",
+            f"{what}: {last_line(error)}",
             fix=denied
             or fix
             or "set source.setup_user to the role that owns the tables and may CREATE in the database",
         ) from error
     except psycopg.errors.CharacterNotInRepertoire as error:
         raise SourceError(
-            f"{what}: a text in the database is not UTF-8: {_last_line(error)}",
+            f"{what}: a text in the database is not UTF-8: {last_line(error)}",
             means="the connector can't read it either: a snapshot with it fails, and a stream stops at it for good",
             fix="correct that row, and what writes such texts (`headwater check` tells of a database in SQL_ASCII)",
         ) from error
     except psycopg.OperationalError as error:
-        raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error
+        raise SourceUnavailable(f"{what}: {last_line(error)}", fix=fix or "run the same command again") from error
     except psycopg.Error as error:
-        raise SourceError(f"{what}: {_last_line(error)}", fix=fix) from error
+        raise SourceError(f"{what}: {last_line(error)}", fix=fix) from error
 
 
 def is_policy(error: psycopg.Error) -> bool:
@@ -375,15 +297,3 @@ def has_columns(connection: Connection, schema: str, table: str, *names: str) ->
         [schema, table, list(names)],
     ).fetchone()
     return found is not None and found[0] == len(names)
-
-
-def _last_line(error: psycopg.Error) -> str:
-    """The line of a message that says why; libpq lists every address it tried before it."""
-    diagnostic = error.diag.message_primary if error.diag else None
-    lines = str(error).strip().splitlines()
-    return (
-        (diagnostic or (lines[-1] if lines else type(error).__name__))
-        .removeprefix("FATAL: ")
-        .removeprefix("DETAIL: ")
-        .strip()
-    )

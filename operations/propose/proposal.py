@@ -15,7 +15,8 @@ from cdc.errors import ConfigError, NoPassword, SourceError, SourceRefused
 from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import NAMESPACE, PATTERNS, PIPELINE_NAME
-from connectors.postgres import connect, of_tls
+from connectors.postgres import connect
+from connectors.refused_login import of_tls
 from connectors.survey import LeftOut, Survey, few_enough, survey
 from operations.propose.held import filled, held
 from operations.propose.hidden import hidden_columns, is_secret

@@ -14,7 +14,8 @@ import pytest
 
 from cdc.errors import SourceError
 from cdc.pipeline import Source
-from connectors.postgres import connect, of_tls
+from connectors.postgres import connect
+from connectors.refused_login import of_tls
 from operations.propose.proposal import look
 from tests.support.tls import own_authority
 

@@ -11,18 +11,20 @@ from cdc.errors import SourceError, SourceRefused, SourceUnavailable
 # libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use. Postgres
 # says them in the language of its own lc_messages, which only a superuser's session may set: see REFUSAL.
 TERMINAL = (
-    *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
+    *("authentication failed", "does not exist", "no pg_hba.conf entry", "pg_hba.conf rejects"),
+    *("not permitted to log in", "no password"),
     *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
 )
-# And these that it will let somebody in again.
+# And these that it will let somebody in again. The last ones are PgBouncer's.
 PASSING = (
     *("starting up", "shutting down", "recovery mode", "not yet accepting", "is not accepting connections"),
-    *("too many", "connection slots are reserved", "terminating connection"),
+    *("too many", "connection slots are reserved", "terminating connection", "canceling authentication"),
+    *("no more connections allowed", "query_wait_timeout", "server login has been failing", "cannot connect to server"),
 )
-# How a message of libpq goes on where it was the server that said no: by its severity, a word of the server's language.
-REFUSAL = re.compile(r"failed: [^\s:]+:  ")
-# Trying again is no use either for what libpq, or the server, has against the other's TLS. Its words stand in several lines, whose last
-# one is advice.
+# How a message of libpq goes on where it was the server that said no: by its severity, in the server's language.
+REFUSAL = re.compile(r"failed: [^\n:]+:  ")
+# Trying again is no use either for what libpq, or the server, has against the other's TLS. Its words stand in several
+# lines, whose last one is advice.
 OF_TLS = ("certificate", "does not support SSL", "sslmode")
 QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")  # a host may be called certificates.example
 TRUST = (
@@ -37,7 +39,7 @@ CLIENTS_OWN = (
 # What to do about a refused login: by a part of the server's words, whoever it was; else by who it was.
 OF_WORDS = {
     "not permitted to log in": "ALTER ROLE … LOGIN (as a superuser), or name a role in the pipeline file that may",
-    "no pg_hba.conf entry": "let the role in by the server's pg_hba.conf (and reload it), or correct source.sslmode",
+    "pg_hba.conf": "let the role in by the server's pg_hba.conf (and reload it), or correct source.sslmode",
     "client certificate": CLIENTS_OWN,
     "certificate authentication": CLIENTS_OWN,
     "CONNECT privilege": "GRANT CONNECT ON DATABASE … TO …, as the database's owner",
@@ -69,9 +71,12 @@ def login_error(error: psycopg.Error, where: str, fix: str) -> SourceError:
     if whole := of_tls(error):
         better = next((way for part, way in OF_WORDS.items() if part in whole), TRUST)
         return SourceError(f"no encrypted connection to {where}: {whole}", fix=better)
-    if said := refusal(error):
+    if said := refusal(error) or error.diag.message_primary:  # the latter of what a session is set up by
         if any(part in said for part in PASSING):
-            again = "run the same command again when it does; or raise max_connections, where they are too many"
+            again = (
+                "run the same command again when it does; or raise max_connections (of a pooler max_client_conn, or its"
+            )
+            again += " pool), where they are too many"
             return SourceUnavailable(f"Postgres lets nobody in for now at {where}: {said}", fix=again)
         return SourceRefused(f"Postgres answered, and refused {where}: {said}", fix=fix)
     return SourceUnavailable(

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from cdc.errors import SourceError
+from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
 from connectors.postgres import connect, is_pooled
 
@@ -24,6 +24,7 @@ READY = message(b"Z", b"I")
 INT4 = message(b"T", struct.pack("!H", 1) + b"c\0" + struct.pack("!IHIhIH", 0, 0, 23, 4, 0xFFFFFFFF, 0))
 
 
+WAITED = b"SFATAL\0VFATAL\0C08P01\0Mquery_wait_timeout\0\0"
 FULL = b"SFATAL\0VFATAL\0C53300\0Mno more connections allowed\0\0"
 
 
@@ -31,7 +32,8 @@ class Server:
     """Tells each client a process number, does its statements in one, and keeps what was set in that.
 
     Args:
-        processes: of each client in turn, what its statements are done by; the last one stays. It takes no other.
+        processes: of each client in turn, what its statements are done by; the last one stays, 0 for none. It takes no
+            other.
         told: what all clients are told; None for the process that they have.
     """
 
@@ -69,6 +71,9 @@ class Server:
             while (kind := incoming.read(1)) == b"Q":
                 text = incoming.read(struct.unpack("!I", incoming.read(4))[0] - 4).rstrip(b"\0").decode()
                 process = processes.pop(0) if len(processes) > 1 else processes[0]
+                if not process:
+                    line.sendall(message(b"E", WAITED))
+                    return
                 line.sendall(INT4 + self._rows(text, process) + READY)
             assert kind in (b"X", b"")
 
@@ -139,3 +144,10 @@ def test_a_pooler_with_a_session_for_each_client_is_let_through() -> None:
 def test_a_pooler_that_has_room_for_no_other_client_is_let_through() -> None:
     with server([41], told=7) as pooler, connect(source(pooler)):
         assert [process for process, _ in pooler.set] == [41] and pooler.clients == 2
+
+
+def test_a_pooler_that_has_no_session_for_a_statement_is_waited_for() -> None:
+    """It lets everybody in first; "does not answer … start the server" was said of it."""
+    with server([0], told=7) as pooler, pytest.raises(SourceUnavailable, match="query_wait_timeout") as caught:
+        connect(source(pooler))
+    assert caught.value.what.startswith("Postgres lets nobody in for now") and "max_client_conn" in caught.value.fix

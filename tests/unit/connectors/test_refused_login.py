@@ -48,6 +48,7 @@ def told(monkeypatch: pytest.MonkeyPatch, message: str, *, setup: bool) -> Sourc
         ('database "shop" does not exist', "correct source.database"),
         ('role "owner" is not permitted to log in', "ALTER ROLE … LOGIN"),
         ('no pg_hba.conf entry for host "10.0.0.1", user "owner", database "shop", no encryption', "pg_hba.conf"),
+        ('pg_hba.conf rejects connection for host "10.0.0.1", user "owner", database "shop"', "by the server's pg_hba"),
         ('permission denied for database "shop"\nDETAIL:  User does not have CONNECT privilege.', "GRANT CONNECT"),
     ],
 )
@@ -75,6 +76,7 @@ AT = 'connection failed: connection to server at "::1", port 5432 failed: '
             f"{AT}FATAL:  Passwort-Authentifizierung für Benutzer »owner« fehlgeschlagen\n",
             "Passwort-Authentifizierung für Benutzer »owner« fehlgeschlagen",
         ),
+        (f'{AT}ÖLÜMCÜL (FATAL):  "shop" veritabanı mevcut değil', '"shop" veritabanı mevcut değil'),
         (f'{AT}ВАЖНО:  база данных "shop" не существует', 'база данных "shop" не существует'),
         (
             f"{AT}FATAL:  keine Berechtigung für Datenbank »shop«\nDETAIL:  Benutzer hat das CONNECT-Privileg nicht.\n",
@@ -105,6 +107,11 @@ def test_a_server_that_speaks_another_language_is_not_to_be_started(
         "the database system is not yet accepting connections\nDETAIL:  Consistent recovery state is not reached.",
         "sorry, too many clients already",
         "remaining connection slots are reserved for roles with the SUPERUSER attribute",
+        "canceling authentication due to timeout",
+        "no more connections allowed (max_client_conn)",
+        "query_wait_timeout",
+        "server login has been failing, try again later (server_login_retry)",
+        "pgbouncer cannot connect to server",
     ],
 )
 def test_a_server_that_is_starting_is_neither_refusing_nor_to_be_started(

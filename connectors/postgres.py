@@ -23,6 +23,9 @@ from connectors.session_settings import ours
 CONNECT_SECONDS = 10
 # A pooler whose sessions are all taken lets who comes next wait.
 BESIDE_SECONDS = 3
+# So often two sessions are asked in turn whether a pooler shares them: beside a busy application one round does not
+# show it in 2 to 9 of 100 cases.
+ASKED_IN_TURN = 6
 # Our statements read catalogues or change a few objects. One that takes longer waits for a lock; an ALTER TABLE that
 # waits blocks every reader that comes after it, so it must give up rather than stop the application.
 LOCK_SECONDS = 10
@@ -50,6 +53,10 @@ SHOW_ALL = (
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
+# Poolers by which this process was once told that they keep a session for each client: host, port, database, user. What
+# is looked at every few seconds is a connection of its own each time.
+_keeping: set[tuple[str, int, str, str]] = set()
+
 
 def connect(source: Source, *, setup: bool = False) -> Connection:
     """Open an autocommit connection with an empty search path, so that every name must be qualified.
@@ -71,14 +78,18 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
     if setup and source.setup_user:
         user, secret = source.setup_user, source.setup_password or SecretStr("")
         who, fix = f"{user} (source.setup_user)", AS_OWNER  # `status` has room for the reason alone
+    at = (source.host, source.port, source.database, user)
     with _answering(source, who, fix):
         connection = _open(source, user, secret)
         try:
             limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
             settings = ours(connection.info.server_version) | limits
-            if not _set(connection, settings, unless_pooled=True):
-                _refuse_shared(source, connection, lambda: _open(source, user, secret))
-                _set(connection, settings)
+            process = _process(connection) if at in _keeping else connection.info.backend_pid
+            if not _set(connection, settings, process):
+                process = _own_process(source, connection, lambda: _open(source, user, secret))
+                if not _set(connection, settings, process):
+                    raise _pooler_error(source)
+                _keeping.add(at)
         except BaseException:
             connection.close()
             raise
@@ -91,45 +102,51 @@ def is_pooled(connection: Connection) -> bool:
     return _process(connection) != connection.info.backend_pid
 
 
-def pooler_error(source: Source) -> SourceError:
-    """The error of an address at which a pooler answers."""
+def _pooler_error(source: Source) -> SourceError:
     return SourceError(
-        f"{source.address} is a connection pooler, not Postgres: replication does not go through it,"
-        " and what a session sets may reach another session",
+        f"{source.address} is a connection pooler, not Postgres: it shares its sessions, so replication does not go"
+        " through it, and what a session sets may reach another session",
         fix="give Postgres's own address in source.host and source.port; applications may go on using the pooler",
     )
 
 
 def _process(connection: Connection, seconds: float = CONNECT_SECONDS) -> int:
     with within(connection, seconds):
-        row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+        # Asked often, it would be prepared, in whosever session it is.
+        row = connection.execute("SELECT pg_catalog.pg_backend_pid()", prepare=False).fetchone()
     assert row is not None
     return int(row[0])
 
 
-def _set(connection: Connection, settings: Mapping[str, str], *, unless_pooled: bool = False) -> bool:
-    """Set what a session is to have; whether that was done. In one statement, which asks for a pooler as well: what is
-    looked at every few seconds is a connection of its own each time."""
+def _set(connection: Connection, settings: Mapping[str, str], process: int) -> bool:
+    """Set what a session is to have, if it is that process's; whether that was done. In one statement: behind a pooler
+    the next one may be done in a session of the application's."""
     values = sql.SQL(", ").join(sql.SQL("({}, {})").format(name, value) for name, value in settings.items())
-    told = sql.SQL(" WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}").format(connection.info.backend_pid)
     # With schemas: until then the search path is anybody's.
-    select = sql.SQL("SELECT pg_catalog.set_config(name, value, false) FROM (VALUES {}) AS s (name, value){}")
+    select = sql.SQL(
+        "SELECT pg_catalog.set_config(name, value, false) FROM (VALUES {}) AS s (name, value)"
+        " WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}"
+    )
     with within(connection, CONNECT_SECONDS):
-        return connection.execute(select.format(values, told if unless_pooled else sql.SQL(""))).rowcount != 0
+        return connection.execute(select.format(values, process)).rowcount != 0
 
 
-def _refuse_shared(source: Source, connection: Connection, another: Callable[[], Connection]) -> None:
-    """Stop at a pooler that gives one session of the server's to several clients in turn (PgBouncer's transaction
-    mode): what we set there would stay for the application's. One that keeps a session for each client is let through.
+def _own_process(source: Source, connection: Connection, another: Callable[[], Connection]) -> int:
+    """The process behind a pooler's session. Stops at one that gives a session of the server's to several clients in
+    turn (PgBouncer's transaction mode): what we set there would stay for the application's. One that keeps a session
+    for each client is let through.
 
     Of two clients that are there at once, both have the same process, or one has two in turn. While others are at work
-    neither need be seen; of a session that is a client's own neither ever is.
+    neither need be seen at once; of a session that is a client's own neither ever is.
     """
-    process, beside = _process(connection), None
-    with suppress(psycopg.Error), another() as other:  # there may be no room for one more: then it is not known
-        beside = _process(other, BESIDE_SECONDS)
-    if beside == process or _process(connection) != process:
-        raise pooler_error(source)
+    process = _process(connection)
+    with suppress(psycopg.Error), another() as other:  # there may be no room for one more
+        for _ in range(ASKED_IN_TURN):
+            if _process(other, BESIDE_SECONDS) == process or _process(connection) != process:
+                raise _pooler_error(source)
+    if _process(connection) != process:
+        raise _pooler_error(source)
+    return process
 
 
 def replication_command(source: Source, command: str) -> list[tuple[Any, ...]]:

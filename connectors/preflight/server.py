@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import SourceError
-from connectors.postgres import is_pooled, pooler_error
+from connectors.postgres import is_pooled
 from connectors.preflight.model import Check, Finding, Level, Site
 
 # 13 is the oldest release that the features used here (publish_via_partition_root, wal_status) exist in.
@@ -21,10 +21,13 @@ def run(site: Site) -> Iterator[Finding]:
             yield Finding(Level.ERROR, f"role {role}", connection.what, connection.fix)
     if isinstance(site.source, SourceError):
         return
-    if is_pooled(site.db):
-        error = pooler_error(source)
-        yield Finding(Level.ERROR, source.address, error.what, error.fix)
-        return
+    if is_pooled(site.db):  # it keeps our sessions, or there were none
+        message = (
+            "a pooler, or a service's proxy, stands before Postgres: it keeps a session for each client, as far as that"
+            " can be told; whether it lets the connector through the check `replication` tells"
+        )
+        fix = "better give Postgres's own address in source.host and source.port"
+        yield Finding(Level.WARNING, source.address, message, fix)
     version = site.db.info.server_version
     if version < OLDEST:
         message = f"Postgres {version // 10000} is too old: 13 is the oldest that can be captured"

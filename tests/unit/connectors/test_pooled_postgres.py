@@ -8,12 +8,18 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
+from connectors import postgres
 from connectors.postgres import connect, is_pooled
+from connectors.preflight import server as preflight
+from connectors.preflight.model import Level
+from tests.support.connector_cases import pipeline
 
 
 def message(kind: bytes, body: bytes) -> bytes:
@@ -89,6 +95,12 @@ class Server:
         return row * rows + message(b"C", b"SELECT %d\0" % rows)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port may come again."""
+    monkeypatch.setattr(postgres, "_keeping", set())
+
+
 @contextmanager
 def server(*processes: list[int], told: int | None = None) -> Iterator[Server]:
     made = Server(*processes, told=told)
@@ -107,9 +119,9 @@ def source(of: Server) -> Source:
 
 def test_postgres_itself_is_set_up_in_one_statement() -> None:
     """Under another DateStyle, of the role or the database, each verb ended in a traceback once there was a moment."""
-    with server([41]) as postgres, connect(source(postgres)) as connection:
-        assert not is_pooled(connection) and postgres.clients == 1
-    ((process, text),) = postgres.set
+    with server([41]) as itself, connect(source(itself)) as connection:
+        assert not is_pooled(connection) and itself.clients == 1
+    ((process, text),) = itself.set
     assert process == 41
     for name, value in (
         ("search_path", "pg_catalog, pg_temp"),
@@ -126,6 +138,9 @@ def test_postgres_itself_is_set_up_in_one_statement() -> None:
     [
         ([41], [41]),  # nobody else is at work: both get the one that was given back last
         ([41, 41, 42], [43]),  # somebody is, and took it
+        ([41, 41, 41, 42], [43]),  # it got its own back once
+        ([41, 41, 41, 41, 41], [43, 44, 41]),  # the other got it, later
+        ([41] * 9 + [42], [43]),  # only the last statement would have gone elsewhere
     ],
 )
 def test_a_pooler_that_shares_its_sessions_is_refused_before_anything_is_set(processes: tuple[list[int], ...]) -> None:
@@ -139,6 +154,30 @@ def test_a_pooler_that_shares_its_sessions_is_refused_before_anything_is_set(pro
 def test_a_pooler_with_a_session_for_each_client_is_let_through() -> None:
     with server([41], [42], told=7) as pooler, connect(source(pooler)) as connection:
         assert [process for process, _ in pooler.set] == [41] and is_pooled(connection)
+
+
+def test_that_sessions_are_kept_is_asked_once() -> None:
+    """Each look at the source made a second login, and waited 3 s where the pool had no room for it."""
+    with server([41], [42], [43], [44, 45, 46, 47], [48], told=7) as pooler:
+        with connect(source(pooler)), connect(source(pooler)):
+            assert pooler.clients == 3 and [process for process, _ in pooler.set] == [41, 43]
+        with pytest.raises(SourceError, match="is a connection pooler"):  # it is another one by now
+            connect(source(pooler))
+        assert len(pooler.set) == 2
+
+
+def test_check_warns_of_a_pooler_that_keeps_sessions() -> None:
+    """Logical replication goes through Neon's proxy, and `check` called it a pooler through which none does."""
+    made = pipeline()
+
+    def execute(query: str, **_: bool) -> Any:
+        return SimpleNamespace(fetchone=lambda: (41,) if "pg_backend_pid" in query else (False,))
+
+    db = SimpleNamespace(execute=execute, info=SimpleNamespace(backend_pid=7, server_version=170005))
+    site: Any = SimpleNamespace(pipeline=made, source=db, setup=None, db=db, setting=lambda _: "UTF8")
+    [found] = preflight.run(site)
+    assert found.level is Level.WARNING and "stands before Postgres" in found.message
+    assert "`replication` tells" in found.message, "it opens such a session"
 
 
 def test_a_pooler_that_has_room_for_no_other_client_is_let_through() -> None:

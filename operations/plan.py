@@ -72,7 +72,7 @@ class Plan:
 
     def closing(self, file: str) -> str:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
-        # That `run` must be started again, leaves sinks to others, or can't be told of is a line, and no change of `apply`.
+        # That `run` must be started again, or leaves sinks to others, is a line, and no change of `apply`.
         asked = 0 if self.edits is None else self.edits.taken(self.building)
         if self.edits is not None and self.edits.waits() and not self.actions and not asked:
             return f"`headwater apply {file}` hands the file on"

@@ -66,6 +66,6 @@ def test_a_warehouse_of_a_file_that_was_refused_may_be_corrected(
     assert "no executor sees the folder" in run.apply(files.text(more=lake))[0]
     monkeypatch.setattr(file_watch, "check_machines", lambda *_: None)
     corrected = files.text(more=lake.replace(f"{files.folder}/w,", f"{files.folder}/v,"))
-    assert "taken up" in run.apply(corrected)[0]
+    assert run.apply(corrected)[0].startswith("the file that was applied is taken up")
     run.apply(files.text())
     assert "sinks.lake.warehouse changed" in run.apply(files.text(more=lake))[0], "of what was taken up it is known"

@@ -140,6 +140,7 @@ def test_what_stands_still_is_not_compared(tmp_path: Path, monkeypatch: pytest.M
     said = list[str]()
     (report,) = Verifier(load(tmp_path, "public.orders", "all"), LEFT, Asked(["cache"]), said.append).sinks()
     assert report["error"] is None and [view["view"] for view in report["views"]] == ["orders"]
+    assert report["still"] == [{"view": "lines", "tables": ["public.lines"]}]
     assert "lines is not compared: it stands still, for public.lines is captured no more" in said
     with pytest.raises(TableChanged, match=r"public\.lines"):  # captured by the file: somebody has to mend that
         Verifier(load(tmp_path, NAMED, "all"), LEFT, Asked(["cache"])).sinks()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, HeadwaterError, StateError
+from cdc.errors import ConfigError, HeadwaterError, StateError, TableChanged
 from cdc.fold import FoldView
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
@@ -37,7 +37,7 @@ from operations.state.history import keeps_history, root_tables
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
-from spark.disk.made_of import as_defined
+from spark.disk.made_of import as_defined, outdated
 from spark.disk.state import Generation
 
 if TYPE_CHECKING:
@@ -187,7 +187,26 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
             errors = wrong_expressions(pipeline, [(defined, view) for view in views], say)
             if errors:
                 wrong.append((sink, number, all_of(errors)))
+            wrong += [(sink, number, error) for error in _displaced(pipeline, generation, catalogue, whole)]
     return wrong
+
+
+def _displaced(
+    pipeline: Pipeline, generation: Generation, catalogue: Catalogue, whole: Catalogue
+) -> Iterator[TableChanged]:
+    """Tables that a generation of documents of all tables can't keep: one that is gone, and that it goes on with, has
+    the name. Where the file names them, it is outdated by that."""
+    part, sink = pipeline.sinks[generation.sink], generation.sink
+    if part.tables != "all" or part.form == "columns" or outdated(pipeline, generation):
+        return
+    held = {table.name: name for name, table in whole.tables.items() if name not in catalogue.tables}
+    for name, table in catalogue.tables.items():
+        if table.name in held:
+            yield TableChanged(
+                f"sink {sink}: {held[table.name]} is {name} now, which has the same name in it",
+                means="it goes on without that one's changes",
+                fix=f"`headwater rebuild {pipeline.file or 'FILE'} {sink} --auto`",
+            )
 
 
 # -- Spark SQL --------------------------------------------------------------------------------------------------------

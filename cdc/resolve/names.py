@@ -41,8 +41,8 @@ def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, 
         return catalogue.tables[name]
     tables = list(catalogue.tables.values())
     found = [t for t in tables if t.qualified == name] or [t for t in tables if t.name == name]
-    # What a generation knows still, and the file captures no more, is not meant where another table has the name now.
-    found = [t for t in found if pipeline.captures(t.qualified)] or found
+    # A generation that goes on with a table that is gone was made with it: another one may have the name now.
+    found = [t for t in found if t.qualified in catalogue.gone] or found
     if len(found) == 1:
         return found[0]
     if found:

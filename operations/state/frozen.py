@@ -98,7 +98,7 @@ def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue, read: Collect
     those that are (``opened.without_absent``). Documents of all of them are kept by one flow, gone or not.
 
     A generation that reads a table which was taken out of the file goes on as it was made: that table's topic stays,
-    and what it has of its rows stands still.
+    and what it has of its rows stands still. One that reads another table of that name was made after it had gone.
 
     Args:
         pipeline: the loaded file.
@@ -108,11 +108,15 @@ def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue, read: Collect
     """
     every = pipeline.sinks[sink].tables == "all" and pipeline.sinks[sink].form == "columns"
     named = pipeline.source.tables
-    gone = {
-        name: table
-        for name, table in catalogue.gone.items()
-        if name in named or (not every and (pipeline.captures(name) or pipeline.topic(name) in read))
-    }
+    others = {table.name for name, table in catalogue.tables.items() if pipeline.topic(name) in read}
+
+    def stays(table: Table) -> bool:
+        if pipeline.topic(table.qualified) in read:
+            return not every or table.qualified in named
+        wanted = table.qualified in named or (not every and pipeline.captures(table.qualified))
+        return wanted and table.name not in others
+
+    gone = {name: table for name, table in catalogue.gone.items() if stays(table)}
     return replace(catalogue, tables={**catalogue.tables, **gone}) if gone else catalogue
 
 

@@ -34,6 +34,7 @@ from operations.erase.note import Note
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost
 from operations.generations.retire import retire
+from operations.rowstore import refuse_no_store
 from operations.run.source_watch import forget, memory, remembered
 from operations.state.accepted import Text, hand_over, text_of
 from operations.state.alone import alone
@@ -41,6 +42,7 @@ from operations.state.folder import followed_timelines, pipeline_folder, registe
 from operations.state.history import bound_here, history_sinks
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
+from spark.disk.made_of import as_defined
 
 FILE, LOCK = "recapture.json", "recapture.lock"
 STEP_SECONDS = 0.5
@@ -158,6 +160,13 @@ def _refuse_ending(pipeline: Pipeline) -> None:
         )
 
 
+def _refuse_rows_left(pipeline: Pipeline) -> None:
+    """Each generation is removed in the end, and one whose rows can't be is refused then: after all of the work."""
+    for register in registers_of(pipeline, ()).values():
+        for generation in [register.generation(entry.number) for entry in register.entries()]:
+            refuse_no_store(as_defined(pipeline, generation), generation)
+
+
 def _history(pipeline: Pipeline) -> str:
     now = _moment(pipeline)
     # Of two databases of one cluster the identifier is the same: which one is meant is told by its name only.
@@ -186,6 +195,7 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     Raises:
         StateError: another one is at work, or a sink is paused, or a process runs one, or a sink's history would end in
             the namespace that the file names (terminal; nothing was changed).
+        ConfigError: a generation has rows in a row store, and the file has none (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
             cluster is (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
@@ -233,6 +243,7 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
     Returns:
         how far it is, and the file.
     """
+    _refuse_rows_left(pipeline)
     at = begun(pipeline) or _from_the_beginning(pipeline)
     if not at.dropped:
         _refuse_ending(pipeline)

@@ -62,7 +62,7 @@ def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> 
     Args:
         pipeline: the loaded file.
         actions: of ``apply``.
-        begun: whether there was anything in the state folder before it (``operations.state.folder.is_begun``).
+        begun: ``operations.state.folder.is_begun``, before it.
     """
     if begun or any(action.kind == "connector" and action.before is None for action in actions):
         return None

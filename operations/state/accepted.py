@@ -19,7 +19,7 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state.folder import numbered_state_dir, state_dir
+from operations.state.folder import RUNNING, numbered_state_dir, state_dir
 from spark.disk.files import replaced
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import is_here, is_same, signature
@@ -184,7 +184,7 @@ def this_process(taken: Text, **more: Any) -> Running:
 
 
 def _running_path(pipeline: Pipeline) -> Path:
-    return state_dir(pipeline) / pipeline.name / "running.json"
+    return state_dir(pipeline) / pipeline.name / RUNNING
 
 
 def _write(path: Path, note: Mapping[str, Any]) -> None:

@@ -15,6 +15,9 @@ from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
 NUMBER = "format.json"
+# There as well: by `run`, which file it goes by (operations/state/accepted.py); and by `apply`, that the pipeline was
+# captured already when it came to this folder, and nobody had run it here.
+RUNNING, ELSEWHERE = "running.json", "elsewhere.json"
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -58,9 +61,25 @@ def numbered_state_dir(pipeline: Pipeline) -> Path:
 
 
 def is_begun(pipeline: Pipeline) -> bool:
-    """Whether anything was applied or run with this state folder; of an older Headwater, whether a sink has written."""
-    numbered = _number(pipeline_folder(pipeline)) is not None
-    return numbered or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks)
+    """Whether a `run` has been at work with this state folder, or the pipeline was captured with it and waits for one:
+    that a file was applied says nothing, which `note_elsewhere` tells apart."""
+    folder = pipeline_folder(pipeline)
+    if (folder / RUNNING).exists() or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks):
+        return True
+    return _number(folder) is not None and not (folder / ELSEWHERE).exists()
+
+
+def note_elsewhere(pipeline: Pipeline, elsewhere: bool) -> None:
+    """Note whether a pipeline was captured with another state folder than that to which a file was applied.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    path = pipeline_folder(pipeline) / ELSEWHERE
+    if elsewhere:
+        write_atomic(path, "{}")
+    else:
+        path.unlink(missing_ok=True)
 
 
 def followed_timelines(pipeline: Pipeline) -> frozenset[int]:

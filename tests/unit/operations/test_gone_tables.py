@@ -17,6 +17,7 @@ from cdc.view import View
 from operations import gate, opened
 from operations.edits.changes import changes_between
 from operations.generations.outdated import asked
+from operations.state.catalogue import captured_table
 from operations.state.folder import register_of
 from operations.state.frozen import known_to, with_gone
 from operations.verify.comparison import Comparison
@@ -184,6 +185,18 @@ def test_what_stands_still_is_not_compared(tmp_path: Path, monkeypatch: pytest.M
     assert "lines is not compared: it stands still, for public.lines is captured no more" in said
     with pytest.raises(TableChanged, match=r"public\.lines"):  # captured by the file: somebody has to mend that
         Verifier(load(tmp_path, NAMED, "all"), LEFT, Asked(["cache"])).sinks()
+
+
+def test_who_asks_for_a_row_of_it_is_told_to_put_it_back() -> None:
+    """`erase` said that no such table is captured, while its rows stay in the topic and in the sinks."""
+    assert captured_table(BOTH, "lines") == LINES
+    for name in ("lines", "public.lines"):
+        with pytest.raises(ConfigError, match=f"no table {name} is captured any more") as error:
+            captured_table(LEFT, name)
+        assert "put public.lines into source.tables" in (error.value.fix or "")
+    with pytest.raises(ConfigError, match="no table line is captured") as error:
+        captured_table(replace(LEFT, gone={}), "line")
+    assert error.value.fix == "choose from public.orders"
 
 
 @pytest.mark.parametrize("sink", ["warehouse", "cache"])

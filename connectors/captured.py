@@ -254,7 +254,7 @@ def _forget(names: Names, table: str) -> Action:
     )
     run = statements(f"forgetting the capture of {table}", leave)
     detail = (
-        "no longer captured; its topic and the rows that sinks have of it stay as they are: put it back to erase one"
+        "no longer captured; its topic and the rows that sinks have of it stay: put it back to erase one"
     )
     return Action("snapshot", table, detail, "captured", None, run)
 

@@ -253,9 +253,7 @@ def _forget(names: Names, table: str) -> Action:
         names.identifier(names.captured), sql.Literal(table)
     )
     run = statements(f"forgetting the capture of {table}", leave)
-    detail = (
-        "no longer captured; its topic and the rows that sinks have of it stay: put it back to erase one"
-    )
+    detail = "no longer captured; its topic and the rows that sinks have of it stay: put it back to erase one"
     return Action("snapshot", table, detail, "captured", None, run)
 
 

@@ -20,7 +20,7 @@ from operations.freshness.log import SourceLog
 from operations.freshness.marks import Marks
 from operations.freshness.streaming import LOOK_SECONDS, Streaming
 from operations.status.facts import source_facts
-from operations.status.judgement import judge_source
+from operations.status.source_judgement import judge_source
 from tests.support.json_examples import flights
 
 LIMIT = 30.0

@@ -16,9 +16,12 @@ from cdc.errors import KafkaUnavailable
 from cdc.log.ends import Offsets
 from operations.freshness import keeper
 from operations.freshness import log as source_log
+from operations.freshness.hanging import Hanging
 from operations.freshness.keeper import Keeper
 from operations.freshness.log import QUICK_SECONDS, SourceLog
 from operations.freshness.marks import Marks
+from operations.freshness.note import FlowNote
+from operations.freshness.place import FlowPlace
 from operations.freshness.streaming import LOOK_SECONDS, Streaming
 from operations.status.facts import source_facts
 from operations.status.source_judgement import SILENT_SECONDS, judge_source
@@ -149,6 +152,27 @@ def test_brokers_that_are_silent_do_not_make_postgres_silent(tmp_path: Path, mon
 
     assert judged(tmp_path, monkeypatch, silent)[0] == "stalled"
     assert set(seen) == {"stalled"} and len(seen) > 10
+
+
+def test_brokers_that_tell_nothing_of_a_late_flow_are_no_error_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came and went, for they are not asked at each look; and what was asked of Postgres had its answer."""
+    asked = list[str]()
+    monkeypatch.setattr(Hanging, "look", lambda _self, ask, _now: asked.append("hanging") or ask())
+    place = FlowPlace(["t"], {"t": {0: 5}}, None, False, 5)
+    late = keeper._Before(FlowNote(1.0, 4, 1.0), place)
+    monkeypatch.setattr(Database, "both_ends", lambda *_: _away(), raising=False)
+    begin = Keeper.__init__
+
+    def begun(noting: Keeper, *args: Any) -> None:
+        begin(noting, *args)
+        noting._before["cache", 1, "main"] = late
+
+    monkeypatch.setattr(Keeper, "__init__", begun)
+    assert judged(tmp_path, monkeypatch, lambda *_: None)[0] == "stalled" and asked
+    note = keeper.read_source_note(flights(tmp_path))
+    assert note is not None and note.error is None
 
 
 def test_who_looks_at_the_slot_asks_silent_brokers_once_and_not_for_long(

@@ -175,7 +175,8 @@ class Rebuild:
         return f"headwater rebuild {self.file} {self.sink}{' --auto' if self.auto else ''}"
 
     def _fill(self, engine: Engine, number: int) -> int:
-        """Run until all is applied that the log held at the start; returns records applied by this process."""
+        """Run until each flow has applied what the log held when it was taken up; returns records applied by this
+        process."""
         with Goal(self.pipeline, engine.runner.running) as goal, self.shown(goal) as show:
             while not self.stop.wait(STEP_SECONDS):
                 refuse_paused(self.pipeline, [self.sink], "what is filled stays; readers see nothing of it")

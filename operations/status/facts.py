@@ -24,12 +24,11 @@ from operations.status.judgement import (
     FlowFacts,
     Judgement,
     SinkFacts,
-    SourceFacts,
     judge_flow,
     judge_sink,
-    judge_source,
     limit_of,
 )
+from operations.status.source_judgement import SourceFacts, judge_source
 from spark.disk.refused import refused
 from spark.disk.status import FlowStatus, state_of, taken_over
 

@@ -18,12 +18,11 @@ from operations.status.judgement import (
     FlowFacts,
     Judgement,
     SinkFacts,
-    SourceFacts,
     judge_flow,
     judge_sink,
-    judge_source,
     limit_of,
 )
+from operations.status.source_judgement import LARGE_SECONDS, SourceFacts, judge_source
 
 WELL = Judgement("well")
 DEAD = Judgement("stalled", "Kafka Connect does not answer", "start Kafka Connect's worker")
@@ -220,6 +219,16 @@ def test_records_that_come_while_the_slot_stands_still_are_known_by_their_moment
     streams = source_facts(replace(note, written_at=97.0), 101.0, 30.0)
     assert streams.written == 4.0 and judge_source(streams).remedy is None
     assert source_facts(replace(note, written_at=900.0), 101.0, 30.0).written > 30.0, "the clock was put back"
+
+
+def test_who_reads_a_transaction_again_and_again_is_told_how_that_is_known() -> None:
+    """As one does whose WAL sender is cut off before its end: it was `behind`, and nothing to be done, for good."""
+    reads = replace(LOG, age=5_000.0, still=LARGE_SECONDS, written=3.0)
+    assert judge_source(reads).remedy is None
+    told = judge_source(replace(reads, still=LARGE_SECONDS + 1))
+    assert told.judgement == "behind" and "Kafka Connect's worker" in (told.remedy or "")
+    late = replace(reads, still=1.0, written=float("inf"))
+    assert judge_source(late).remedy is None, "older commits are read"
 
 
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from cdc.errors import HeadwaterError
+from cdc.saying import Say
 
 T = TypeVar("T")
 # A process that was asked to end has a Spark session to close; one that does not listen is killed.
@@ -61,6 +62,20 @@ class Apart(Generic[T]):
         while self._outcome is None and self._receiver.poll(max(until - time.monotonic(), 0.0)):
             self._receive()
         return self._outcome is not None
+
+    def follow(self, say: Say, between: Callable[[], object]) -> None:
+        """Tell all that it says, until its result is there.
+
+        Args:
+            say: told a line each.
+            between: called between two looks: it waits, and raises if the result is not wanted any more.
+        """
+        while not self.ended():
+            for line in self.lines():
+                say(line)
+            between()
+        for line in self.lines():  # what it said last
+            say(line)
 
     def result(self) -> T:
         """What it returns; waits for it.

@@ -289,12 +289,7 @@ def _leave(pipeline: Pipeline, say: Say) -> None:
 def _build(pipeline: Pipeline, taken: Text, sink: str, say: Say) -> bool:
     """A sink's new generation, in a process of its own; the one that it replaces is of no use any more."""
     with Apart(build, taken, sink, None) as child:
-        while not child.ended():
-            for line in child.lines():
-                say(line)
-            time.sleep(STEP_SECONDS)
-        for line in child.lines():
-            say(line)
+        child.follow(say, lambda: time.sleep(STEP_SECONDS))
         equal = child.result()
     if equal:
         for entry in register_of(pipeline, sink).previous():

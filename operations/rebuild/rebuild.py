@@ -228,21 +228,22 @@ class Rebuild:
         """Verify the new generation in a process of its own, while this one keeps it up to date; what it has found."""
         self.say(f"verifying generation {number}")
         verify = f"`headwater verify {self.file} --sink {self.sink} --generation {number}`"
+
+        def step() -> None:
+            refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
+            self._refuse_retired(number)
+            engine.runner.step()
+            if engine.runner.doubting:
+                raise _Altered
+            if self.stop.wait(STEP_SECONDS):
+                raise StateError(
+                    f"the rebuild of {self.sink} was stopped while generation {number} was verified",
+                    means="the generation is ready, but not proven; it was not promoted",
+                    fix=f"{verify}, then `headwater promote {self.file} {self.sink}`",
+                )
+
         with Apart(compare, self.pipeline, self.sink, number) as proof:
-            while not proof.ended():
-                for line in proof.lines():
-                    self.say(line)
-                refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
-                self._refuse_retired(number)
-                engine.runner.step()
-                if engine.runner.doubting:
-                    raise _Altered
-                if self.stop.wait(STEP_SECONDS):
-                    raise StateError(
-                        f"the rebuild of {self.sink} was stopped while generation {number} was verified",
-                        means="the generation is ready, but not proven; it was not promoted",
-                        fix=f"{verify}, then `headwater promote {self.file} {self.sink}`",
-                    )
+            proof.follow(self.say, step)
             try:
                 found: dict[str, Any] = proof.result()
                 return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
+from cdc.saying import Say
 from operations.generations.outdated import FILLED, read_filled
 from operations.rebuild.chosen import Chosen
 from operations.rebuild.compared import judged
@@ -308,6 +310,22 @@ def test_only_who_filled_all_of_it_notes_how_fast_that_was(
     assert (report["generation"], report["stage"], report["records"]) == (2, "ready", 9)
     filled = read_filled(register_of(made, "cache").generation(2))
     assert filled is None if cut else filled is not None and filled[0] == 9
+
+
+def brief(say: Say, *_given: Any) -> dict[str, Any]:
+    """A comparison that has ended when it is looked at for the first time."""
+    say("cache: 9 rows compared, 3 differ")
+    return {"equal": False, "sinks": []}
+
+
+def test_what_a_comparison_says_last_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.rebuild.rebuild.compare", brief)
+    made, told = pipeline(tmp_path), list[str]()
+    ready(made, own=False)
+    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), told.append)
+    runner = SimpleNamespace(step=lambda: time.sleep(5), doubting=False)
+    assert not rebuild._proven(SimpleNamespace(runner=runner), 2)["equal"]  # type: ignore[arg-type]
+    assert told == ["verifying generation 2", "cache: 9 rows compared, 3 differ"]
 
 
 def test_what_may_only_be_late_is_no_error(tmp_path: Path, compared: Compared, retired: list[int]) -> None:

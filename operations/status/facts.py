@@ -13,6 +13,7 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
 from operations.state.accepted import runs_without
+from operations.state.folder import chosen_sinks, register_of
 from operations.state.history import HISTORY, STREAM
 from operations.state.letters import letter_counts
 from operations.state.losses import LossNote
@@ -123,8 +124,6 @@ def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any]
         ConfigError: a name that the pipeline file does not have (terminal).
         StateError: what is in the state folder can't be read.
     """
-    from operations.state.folder import chosen_sinks
-
     now, note = time.time(), read_source_note(pipeline)
     limit = limit_of(pipeline.source.heartbeat_seconds)
     facts = source_facts(note, now, limit, live)
@@ -144,8 +143,6 @@ def judged_apart(pipeline: Pipeline, only: Sequence[str] = ()) -> tuple[Judgemen
     Raises:
         ConfigError: a name that the pipeline file does not have (terminal).
     """
-    from operations.state.folder import chosen_sinks
-
     now, limit = time.time(), limit_of(pipeline.source.heartbeat_seconds)
     facts = SourceFacts(watched=False, limit=limit)
 
@@ -214,8 +211,6 @@ def _trigger(pipeline: Pipeline, sink: str) -> float:
 
 
 def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched: bool) -> SinkReport:
-    from operations.state.folder import register_of
-
     register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
     living = register.living()
     facts = replace(_sink_facts(pipeline, name, register.generation(living)), cut=_cut(register))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import ConfigError, StateError
+from cdc.errors import ConfigError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
@@ -73,13 +74,7 @@ def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
 
 
 def _number(folder: Path) -> Any:
-    path = folder / NUMBER
-    try:
-        return json.loads(path.read_text())["format"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix='restore it from a copy ({"format": 1})') from error
+    return read_note(folder / NUMBER, lambda note: note["format"], 'restore it from a copy ({"format": 1})')
 
 
 def registers_of(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Register]:

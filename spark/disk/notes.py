@@ -16,13 +16,14 @@ from cdc.errors import StateError
 _T = TypeVar("_T")
 
 
-def read_note(path: Path, of: Callable[[Any], _T], fix: str) -> _T | None:
+def read_note(path: Path, of: Callable[[Any], _T], fix: str, means: str = "nothing was written") -> _T | None:
     """What a note says; None if there is none.
 
     Args:
         path: of the note.
         of: makes something of its JSON.
         fix: what helps where it can't be read.
+        means: what follows of it, as a clause.
 
     Raises:
         StateError: it can't be read (terminal).
@@ -33,4 +34,4 @@ def read_note(path: Path, of: Callable[[Any], _T], fix: str) -> _T | None:
         return None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         said = "it is empty" if path.stat().st_size == 0 else repr(error)
-        raise StateError(f"{path} can't be read: {said}", means="nothing was written", fix=fix) from error
+        raise StateError(f"{path} can't be read: {said}", means=means, fix=fix) from error

@@ -20,6 +20,7 @@ from cdc.pipeline.views import SHARED_FLOW
 from operations.freshness.source_words import SourceWords
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_somehow
+from spark.disk.notes import glance
 
 FILE = "frontier.json"
 
@@ -159,38 +160,29 @@ def forget_source_note(pipeline: Pipeline) -> None:
 
 def read_sink_note(pipeline: Pipeline, sink: str) -> SinkNote | None:
     """The newest word of a sink; None if there is none that can be read: nothing is known then."""
-    found = _read(state_dir(pipeline) / pipeline.name / sink)
-    try:
-        generations = {
-            int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
-            for number, flows in found["generations"].items()
-        }
-        told = found.get("history")
-        history = None if told is None else FlowNote(**_known(FlowNote, told))
-        words = found.get("away"), found.get("astray"), history
-        return SinkNote(float(found["at"]), float(found["since"]), generations, *words)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
+    return glance(state_dir(pipeline) / pipeline.name / sink / FILE, _sink_note, None)
+
+
+def _sink_note(found: Mapping[str, Any]) -> SinkNote:
+    generations = {
+        int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
+        for number, flows in found["generations"].items()
+    }
+    told = found.get("history")
+    history = None if told is None else FlowNote(**_known(FlowNote, told))
+    words = found.get("away"), found.get("astray"), history
+    return SinkNote(float(found["at"]), float(found["since"]), generations, *words)
 
 
 def read_source_note(pipeline: Pipeline) -> SourceNote | None:
     """The newest word of the source; None if there is none that can be read."""
-    try:
-        return SourceNote(**_known(SourceNote, _read(state_dir(pipeline) / pipeline.name)))
-    except (TypeError, AttributeError):
-        return None
+    path = state_dir(pipeline) / pipeline.name / FILE
+    return glance(path, lambda found: SourceNote(**_known(SourceNote, found)), None)
 
 
 def _write(folder: Path, note: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_somehow(folder / FILE, json.dumps(note))
-
-
-def _read(folder: Path) -> Any:
-    try:
-        return json.loads((folder / FILE).read_text())
-    except (FileNotFoundError, ValueError):
-        return None
 
 
 def _known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:

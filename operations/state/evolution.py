@@ -21,7 +21,7 @@ from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, shape_of
 from operations.state.folder import pipeline_folder
 from spark.disk.files import Stamp, stamp, write_atomic, write_somehow
-from spark.disk.notes import read_note
+from spark.disk.notes import glance, read_note
 
 # More files than a process has sinks and generations.
 KEPT_READ = 256
@@ -156,19 +156,13 @@ def write_progress(pipeline: Pipeline, steps: Sequence[Progress]) -> None:
 
 def read_progress(pipeline: Pipeline) -> list[Progress]:
     """What ``write_progress`` has said last; empty for nothing."""
-    try:
-        steps = json.loads((pipeline_folder(pipeline) / "evolving.json").read_text())["steps"]
-        return [(str(sink), tuple(tables), str(words)) for sink, tables, words in steps]
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return []
+    path = pipeline_folder(pipeline) / "evolving.json"
+    return glance(path, lambda note: [(str(sink), tuple(of), str(words)) for sink, of, words in note["steps"]], [])
 
 
 def read_asked(pipeline: Pipeline) -> dict[str, str]:
     """Tables that are being read again -> what was asked for, of which shape: it is not asked for twice."""
-    try:
-        return dict(json.loads((pipeline_folder(pipeline) / "asked.json").read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return {}
+    return glance(pipeline_folder(pipeline) / "asked.json", dict, {})
 
 
 def write_asked(pipeline: Pipeline, asked: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import KafkaError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
+from operations.freshness.note import oldest
 from operations.push.health import push_report
 from operations.standing.note import standing_report
 from operations.state.accepted import file_status
@@ -103,9 +104,7 @@ def _flow_judged(flow: Mapping[str, Any], report: FlowReport | None) -> dict[str
 def _oldest(report: SinkReport, generation: int) -> float | None:
     if generation == report.generation:
         return report.as_of
-    moments = [flow.as_of for flow in report.others.get(generation, {}).values()]
-    known = [moment for moment in moments if moment is not None]
-    return min(known) if known and len(known) == len(moments) else None
+    return oldest(flow.as_of for flow in report.others.get(generation, {}).values())
 
 
 def _aged(as_of: float | None, age: float | None) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def read_running(pipeline: Pipeline) -> Running | None:
         note = json.loads(_running_path(pipeline).read_text())
         lists = {name: tuple(note.get(name, ())) for name in ("building", "only")}
         return Running(**{**note, "taken": Text(**note["taken"]), **lists})
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -131,7 +131,7 @@ def read_allowed(pipeline: Pipeline) -> dict[str, Shape]:
 def _allowed(path: Path, _now: Stamp | None) -> Mapping[str, Shape]:
     try:
         return {name: shape_of(shape) for name, shape in json.loads(path.read_text()).items()}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

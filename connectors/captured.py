@@ -157,9 +157,9 @@ def plan_captured(
     captured: Mapping[str, Captured],
     *,
     fresh: bool,
-    emptied: Collection[str] = (),
-    gaps: Mapping[str, Gap] | None = None,
-    stay: Collection[str] = (),
+    emptied: Collection[str],
+    gaps: Mapping[str, Gap],
+    stay: Collection[str],
 ) -> tuple[list[Action], list[Action]]:
     """Changes to the list. Pure.
 
@@ -176,7 +176,7 @@ def plan_captured(
     Returns:
         Actions to do before the connector changes, and after it.
     """
-    wanted, gaps = sorted(tables), gaps or {}
+    wanted = sorted(tables)
     state = "initial" if fresh else "wanted"
     come = [table for table in wanted if table not in captured or table in emptied or table in gaps]
     if fresh:  # what an earlier, dropped capture remembers is void
@@ -292,6 +292,21 @@ def want_again(
             " WHERE table_name = ANY(%s)"
         ).format(names.identifier(names.captured))
         connection.execute(update, [condition, sweep, sorted(tables)])
+
+
+def leave_unswept(connection: Connection, names: Names, tables: Iterable[str]) -> None:
+    """Note that missed deletes of tables which are being read again are not to be looked for.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        tables: ``schema.table``, in the list.
+    """
+    with explained("updating the list of captured tables"):
+        update = sql.SQL("UPDATE {} SET sweep = false WHERE table_name = ANY(%s)").format(
+            names.identifier(names.captured)
+        )
+        connection.execute(update, [sorted(tables)])
 
 
 def settle(connection: Connection, names: Names, entries: Iterable[Captured]) -> set[str]:

@@ -19,14 +19,14 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Message
 
 from cdc.catalogue import Table
-from cdc.errors import KafkaError, SourceError
+from cdc.errors import HeadwaterError, KafkaError, SourceError
 from cdc.log.records import records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN, lsn_of, transaction_of
@@ -52,8 +52,10 @@ def _tell_nobody(table: str, done: int, total: int) -> None:
     pass
 
 
-def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nobody) -> dict[str, int]:
+def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nobody) -> dict[str, int | HeadwaterError]:
     """Delete the rows that are in the topics of some tables and not in the tables.
+
+    One that can't be looked at holds up no other.
 
     Args:
         servers: of the pipeline; the tables' rows must be in their topics.
@@ -62,31 +64,49 @@ def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nob
             are equal.
 
     Returns:
-        Table -> rows deleted from its topic. Doing it again deletes nothing more.
+        Table -> rows deleted from its topic, or the error because of which they could not be looked for, or not all be
+        deleted (terminal). Doing it again deletes nothing more.
 
     Raises:
-        SourceError: a key can't be looked for, or Postgres refused.
-        KafkaError: a delete was not acknowledged (do it again).
         KafkaUnavailable, SourceUnavailable: no answer, or another sweep has the connector for long (transient).
     """
-    kept = {table: 0 for table in tables if is_outbox(servers.pipeline, table)}  # whose rows go, and whose events stay
-    tables = [table for table in tables if table not in kept]
-    catalogue = read_catalogue(servers.setup, tables)
+    # Of an outbox the rows go, and the events stay.
+    out: dict[str, int | HeadwaterError] = {table: 0 for table in tables if is_outbox(servers.pipeline, table)}
+    tables = [table for table in tables if table not in out]
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder("headwater-sweep-"))
-        ghosts = [Ghosts(servers, catalogue.tables[table], folder / str(n)) for n, table in enumerate(tables)]
-        for each in ghosts:
-            each.suspect(told)
-        if not any(each.suspects for each in ghosts):
-            return {**kept, **dict.fromkeys(tables, 0)}
+        ghosts: dict[str, Ghosts] = {}
+        for number, table in enumerate(tables):
+            out[table] = 0
+            with _refused_alone(table, out):
+                now = read_catalogue(servers.setup, [table]).tables[table]
+                ghosts[table] = Ghosts(servers, now, folder / str(number))
+                ghosts[table].suspect(told)
+        found = {table: each for table, each in ghosts.items() if out[table] == 0 and each.suspects}
+        if not found:
+            return out
         with changing(servers):  # else another sweep, or an apply, would let the connector go on under this one
             servers.connect.stop(servers.connector)
             try:
                 servers.connect.wait_stopped(servers.connector)
-                return {**kept, **{each.table.qualified: each.delete() for each in ghosts}}
+                for table, each in found.items():
+                    with _refused_alone(table, out):
+                        out[table] = each.delete()
+                return out
             finally:
                 servers.connect.resume(servers.connector)
                 wait_ready(servers)
+
+
+@contextmanager
+def _refused_alone(table: str, out: dict[str, int | HeadwaterError]) -> Iterator[None]:
+    """Keep the error that a table ends with inside the block, unless it is one that passes."""
+    try:
+        yield
+    except (SourceError, KafkaError) as error:
+        if error.transient:
+            raise
+        out[table] = error
 
 
 class Ghosts:

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, LiteralString
 
@@ -14,13 +14,15 @@ import psycopg
 from psycopg import sql
 from pydantic import SecretStr
 
-from cdc.errors import SourceError, SourceUnavailable
+from cdc.errors import SourceError, SourceRefused, SourceUnavailable
 from cdc.pipeline import Source
 from cdc.waits import waiting_for
-from connectors.session_settings import lifted
+from connectors.session_settings import ours
 
 # A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
 CONNECT_SECONDS = 10
+# A pooler whose sessions are all taken lets who comes next wait.
+BESIDE_SECONDS = 3
 # Our statements read catalogues or change a few objects. One that takes longer waits for a lock; an ALTER TABLE that
 # waits blocks every reader that comes after it, so it must give up rather than stop the application.
 LOCK_SECONDS = 10
@@ -40,11 +42,19 @@ STATEMENT_SECONDS = 60
 # A Postgres that is frozen answers nothing and breaks nothing: whoever looks at it again and again lets go after this,
 # which is longer than the server's own timeout of a statement (see ``within``).
 ANSWER_SECONDS = STATEMENT_SECONDS + 15.0
-# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use.
+# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use. Postgres
+# says them in the language of its own lc_messages, which only a superuser's session may set: see REFUSAL.
 TERMINAL = (
     *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
     *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
 )
+# And these that it will let somebody in again.
+PASSING = (
+    *("starting up", "shutting down", "recovery mode", "not yet accepting", "is not accepting connections"),
+    *("too many", "connection slots are reserved", "terminating connection"),
+)
+# How a message of libpq goes on where it was the server that said no: by its severity, a word of the server's language.
+REFUSAL = re.compile(r"failed: [^\s:]+:  ")
 
 # Nor is it any for what libpq, or the server, has against the other's TLS. Its words stand in several lines, whose last
 # one is advice.
@@ -94,8 +104,10 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         A connection; the caller closes it (it is a context manager).
 
     Raises:
-        SourceUnavailable: no answer (transient).
-        SourceError: the server refused the login or the database (terminal).
+        SourceUnavailable: no answer, or nobody is let in for now (transient).
+        SourceRefused: the server refused for a reason that we do not know (transient).
+        SourceError: the server refused the login or the database, or it is a pooler that shares its sessions
+            (terminal).
     """
     user, secret, who, fix = source.user, source.password, source.user, AS_USER
     if setup and source.setup_user:
@@ -104,16 +116,62 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
     with _answering(source, who, fix):
         connection = _open(source, user, secret)
         try:
-            with within(connection, CONNECT_SECONDS):
-                limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
-                limits |= lifted(connection.info.server_version)
-                said = [sql.SQL("SET {} = {}").format(sql.Identifier(k), sql.Literal(v)) for k, v in limits.items()]
-                # At once: what is looked at every few seconds is a connection of its own each time.
-                connection.execute(sql.SQL("; ").join([sql.SQL("SET search_path = pg_catalog, pg_temp"), *said]))
+            limits = {"lock_timeout": f"{LOCK_SECONDS}s", "statement_timeout": f"{STATEMENT_SECONDS}s"}
+            settings = ours(connection.info.server_version) | limits
+            if not _set(connection, settings, unless_pooled=True):
+                _refuse_shared(source, connection, lambda: _open(source, user, secret))
+                _set(connection, settings)
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether a pooler stands between: it makes up the keys by which its clients cancel their queries, and with them
+    the process number that the client is told."""
+    return _process(connection) != connection.info.backend_pid
+
+
+def pooler_error(source: Source) -> SourceError:
+    """The error of an address at which a pooler answers."""
+    return SourceError(
+        f"{source.address} is a connection pooler, not Postgres: replication does not go through it,"
+        " and what a session sets may reach another session",
+        fix="give Postgres's own address in source.host and source.port; applications may go on using the pooler",
+    )
+
+
+def _process(connection: Connection, seconds: float = CONNECT_SECONDS) -> int:
+    with within(connection, seconds):
+        row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _set(connection: Connection, settings: Mapping[str, str], *, unless_pooled: bool = False) -> bool:
+    """Set what a session is to have; whether that was done. In one statement, which asks for a pooler as well: what is
+    looked at every few seconds is a connection of its own each time."""
+    values = sql.SQL(", ").join(sql.SQL("({}, {})").format(name, value) for name, value in settings.items())
+    told = sql.SQL(" WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}").format(connection.info.backend_pid)
+    # With schemas: until then the search path is anybody's.
+    select = sql.SQL("SELECT pg_catalog.set_config(name, value, false) FROM (VALUES {}) AS s (name, value){}")
+    with within(connection, CONNECT_SECONDS):
+        return connection.execute(select.format(values, told if unless_pooled else sql.SQL(""))).rowcount != 0
+
+
+def _refuse_shared(source: Source, connection: Connection, another: Callable[[], Connection]) -> None:
+    """Stop at a pooler that gives one session of the server's to several clients in turn (PgBouncer's transaction
+    mode): what we set there would stay for the application's. One that keeps a session for each client is let through.
+
+    Of two clients that are there at once, both have the same process, or one has two in turn. While others are at work
+    neither need be seen; of a session that is a client's own neither ever is.
+    """
+    process, beside = _process(connection), None
+    with suppress(psycopg.Error), another() as other:  # there may be no room for one more: then it is not known
+        beside = _process(other, BESIDE_SECONDS)
+    if beside == process or _process(connection) != process:
+        raise pooler_error(source)
 
 
 def replication_command(source: Source, command: str) -> list[tuple[Any, ...]]:
@@ -183,9 +241,9 @@ def _cut(connection: Connection) -> None:
 @contextmanager
 def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
     """Turn what keeps a session from being opened inside the block into our errors."""
-    where = f"{source.host}:{source.port}/{source.database} as {who}"
+    where = f"{source.address}/{source.database} as {who}"
     try:
-        with waiting_for(f"Postgres at {source.host}:{source.port}"):
+        with waiting_for(f"Postgres at {source.address}"):
             yield
     except psycopg.Error as error:
         reason = _last_line(error)
@@ -195,10 +253,25 @@ def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
         if whole := of_tls(error):
             better = next((way for part, way in OF_WORDS.items() if part in whole), TRUST)
             raise SourceError(f"no encrypted connection to {where}: {whole}", fix=better) from error
+        if said := refusal(error):
+            if any(part in said for part in PASSING):
+                again = "run the same command again when it does; or raise max_connections, where they are too many"
+                raise SourceUnavailable(f"Postgres lets nobody in for now at {where}: {said}", fix=again) from error
+            raise SourceRefused(f"Postgres answered, and refused {where}: {said}", fix=fix) from error
         raise SourceUnavailable(
             f"Postgres does not answer at {where}: {reason}",
             fix="start the server (`headwater up` for the local one), or correct source.host and source.port",
         ) from error
+
+
+def refusal(error: psycopg.Error) -> str:
+    """What the server itself said against a connection; empty where it said nothing, or was not reached. Pure.
+
+    Args:
+        error: of a connection that was not made.
+    """
+    *_, last = REFUSAL.split(str(error))  # libpq tells of each address, and of a try without TLS, the last one last
+    return " ".join(last.split()) if REFUSAL.search(str(error)) else ""
 
 
 def of_tls(error: psycopg.Error) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
@@ -24,7 +23,7 @@ from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.actual import find_changes, find_gaps, observe
 from connectors.advisory_lock import changing
-from connectors.captured import Captured, read_captured, want_again
+from connectors.captured import Captured, leave_unswept, read_captured, want_again
 from connectors.conditions import check_condition
 from connectors.connector import RunningConnector, read_connector, start_again, wait_ready
 from connectors.database.grants import plan_grants
@@ -36,6 +35,7 @@ from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
 from connectors.lost_offset import READ_AGAIN, read_up_to, refuse_lost_offset, refuse_read_twice
+from connectors.offset import moved, stored_lsn
 from connectors.plan import prepare
 from connectors.postgres import explained
 from connectors.renamed import refuse_renamed
@@ -51,7 +51,6 @@ from connectors.source_gaps import (
     refuse_other,
     refuse_other_database,
     refuse_unfollowed,
-    stored_lsn,
 )
 from connectors.tables.catalogue import near_misses, read_catalogue
 from connectors.topic_begins import Begins
@@ -106,6 +105,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
+        swept = _not_to_sweep(captured, wish)
         find_changes(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)
         if wish.condition is not None:
@@ -123,6 +123,9 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
             _start(servers, running)
             captured = _settled(servers)
             open_ones = _to_ask(captured, tables, wish)
+            if swept:
+                leave_unswept(servers.setup, servers.names, swept)
+                told(f"{', '.join(swept)}: being read again already; missed deletes are left alone")
         else:
             told(f"{gap.what}: the slot is made anew, and every table is read again")
             open_ones = tables
@@ -305,6 +308,19 @@ def _to_ask(captured: Mapping[str, Captured], tables: Sequence[str], wish: Wish)
     return out
 
 
+def _not_to_sweep(captured: Mapping[str, Captured], wish: Wish) -> list[str]:
+    """Those tables that are being read again, and swept afterwards, which is not wished any more: it may be that they
+    can't be swept. Pure.
+
+    Only of those that are named: of a reading of all, which closes a gap, the same command goes on.
+    """
+    return sorted(
+        table
+        for table in set(wish.tables)
+        if not wish.sweep and captured[table].sweep and captured[table].condition == wish.condition
+    )
+
+
 def _wanted(captured: Mapping[str, Captured]) -> dict[str, str | None]:
     return {table: entry.condition for table, entry in captured.items() if entry.state == "wanted"}
 
@@ -328,18 +344,7 @@ def make_slot_anew(servers: Servers) -> int:
         row = servers.source.execute(CREATE_FAILOVER if failover else CREATE, [name]).fetchone()
     assert row is not None
     lsn = int(row[0])
-    offsets = servers.connect.offsets(servers.connector)
-    now = moved(offsets[0] if offsets else {}, lsn, time.time())
+    now = moved(servers.connect.offset(servers.connector) or {}, lsn, time.time())
     servers.connect.alter_offset(servers.connector, now, {"server": servers.pipeline.kafka.topic_prefix})
     servers.connect.resume(servers.connector)
     return lsn
-
-
-def moved(offset: Mapping[str, Any], lsn: int, now: float) -> dict[str, Any]:
-    """A connector's offset, as of everything before ``lsn`` being read. Pure.
-
-    Incremental snapshots that were under way are forgotten: every table is asked for anew.
-    """
-    kept = {k: v for k, v in offset.items() if not k.startswith("incremental_snapshot") and "snapshot" not in k}
-    kept.pop("lsn_events_processed", None)  # events of a transaction that was begun
-    return {**kept, "lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn, "messageType": "COMMIT", "ts_usec": int(now * 1e6)}

@@ -31,6 +31,15 @@ _DEBEZIUM = {
 }
 
 
+# Our own sessions besides. No name is found but by its schema. The driver reads moments in this form alone; where a
+# backslash in quotes escapes, ours would be gone.
+_OURS = {
+    "search_path": "pg_catalog, pg_temp",
+    "DateStyle": "ISO, YMD",
+    "standard_conforming_strings": "on",
+}
+
+
 def lifted(server_version: int) -> dict[str, str]:
     """What every session is set to.
 
@@ -38,6 +47,15 @@ def lifted(server_version: int) -> dict[str, str]:
         server_version: as libpq tells it, 180001.
     """
     return {name: value for name, value, since in _LIFTED if server_version >= since}
+
+
+def ours(server_version: int) -> dict[str, str]:
+    """What our own sessions are set to, but for their limits of time.
+
+    Args:
+        server_version: as libpq tells it, 180001.
+    """
+    return _OURS | lifted(server_version)
 
 
 def driver_options(server_version: int, own: str = "") -> str:

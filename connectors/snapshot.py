@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from cdc.errors import ConnectError, SourceError
+from cdc.errors import ConnectError, HeadwaterError, SourceError
 from cdc.outbox import is_outbox, topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured, read_captured
@@ -28,14 +28,21 @@ REISSUE_SECONDS = 5.0
 
 
 def wait_snapshot(
-    pipeline: Pipeline, progress: Callable[[Progress], None] = lambda now: None, seconds: float | None = None
+    pipeline: Pipeline,
+    progress: Callable[[Progress], None] = lambda now: None,
+    seconds: float | None = None,
+    only: Collection[str] = (),
 ) -> Progress:
     """Wait until every captured table's rows are in its topic and streaming has begun.
+
+    A table in which missed deletes can't be looked for keeps none of the others from being complete.
 
     Args:
         pipeline: the loaded file; ``apply`` must have run.
         progress: called about twice a second.
         seconds: give up after this long; None for never.
+        only: the tables of which it is wanted; others in which missed deletes can't be looked for are left, as they
+            are. Empty for all.
 
     Returns:
         The last progress; ``done`` unless the time was over.
@@ -43,12 +50,12 @@ def wait_snapshot(
     Raises:
         ConnectError: the connector failed, is not there, or could not read a table (terminal).
         TableChanged: something has happened to a table while it was read again (terminal).
-        SourceError: nothing was applied yet.
+        SourceError: nothing was applied yet, or missed deletes of a table can't be looked for (terminal).
     """
     with open_servers(pipeline) as servers:
         notifications = Notifications(servers.kafka, pipeline)
         try:
-            return Waiting(servers, notifications, progress).wait(seconds)
+            return Waiting(servers, notifications, progress, only).wait(seconds)
         finally:
             notifications.close()
 
@@ -82,10 +89,18 @@ class Waiting:
         servers: of the pipeline.
         notifications: of its connector.
         progress: called about twice a second.
+        only: as ``wait_snapshot``.
     """
 
-    def __init__(self, servers: Servers, notifications: Notifications, progress: Callable[[Progress], None]) -> None:
-        self.servers, self.notifications, self.progress = servers, notifications, progress
+    def __init__(
+        self,
+        servers: Servers,
+        notifications: Notifications,
+        progress: Callable[[Progress], None],
+        only: Collection[str] = (),
+    ) -> None:
+        self.servers, self.notifications, self.progress, self.only = servers, notifications, progress, only
+        self.left: set[str] = set()  # that can't be swept, and are none of ``only``
         self.swept: dict[str, int] = {}
         self.last = Progress((), done=False)
         self.meters: dict[str, SnapshotMeter] = {}
@@ -110,7 +125,7 @@ class Waiting:
             entries = read_captured(servers.setup, servers.names)
             open_ones = {t: entries[t] for t in meters if t in entries and entries[t].state != "done"}
             self._measure(heard, open_ones, self.finished(heard, open_ones, clean=True))
-            if self.last.done:
+            if self.last.done and not self.left:
                 end_lost(servers.setup, servers.names)
             if self.last.done or (deadline is not None and time.monotonic() > deadline):
                 return self.last
@@ -162,6 +177,7 @@ class Waiting:
         Raises:
             ConnectError: the connector failed, is not there, has skipped the initial snapshot, or could not read a
                 table (terminal).
+            SourceError, KafkaError: missed deletes of a table can't be looked for (terminal).
         """
         running = self._running()
         done = {table for table, entry in entries.items() if entry.state == "initial" and running.streaming}
@@ -187,8 +203,25 @@ class Waiting:
         if again and clean and again == {table for table, entry in entries.items() if entry.sweep}:
             sweeps = sum(not is_outbox(self.servers.pipeline, table) for table in again)
             self._measure(heard, entries, done, sweeps)  # a sweep may take long, and tells of its own table alone
-            self.swept |= sweep_missed(self.servers, sorted(again), self._tell)
-            done |= self._complete(entries, again)
+            done |= self._sweep(entries, again)
+        return done
+
+    def _sweep(self, entries: Mapping[str, Captured], tables: Iterable[str]) -> set[str]:
+        """Look for the missed deletes of tables; those that are complete then.
+
+        Raises:
+            SourceError, KafkaError: one of those that are waited for can't be looked at; the others are complete.
+        """
+        found = sweep_missed(self.servers, sorted(tables), self._tell)
+        swept = {table: rows for table, rows in found.items() if isinstance(rows, int)}
+        self.swept |= swept
+        done = self._complete(entries, swept)
+        for table, error in found.items():
+            if isinstance(error, HeadwaterError):
+                if not self.only or table in self.only:
+                    raise error
+                self.left.add(table)
+                self.meters.pop(table, None)
         return done
 
     def _complete(self, entries: Mapping[str, Captured], tables: Iterable[str]) -> set[str]:

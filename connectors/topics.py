@@ -16,6 +16,7 @@ from connectors.debezium import beat_topic, marker_topic, signal_topic_of_table
 from connectors.outbox import event_topics
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+LAG = "min.compaction.lag.ms"
 FOR_EVER = str((1 << 63) - 1)
 
 
@@ -34,11 +35,11 @@ def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
         # Compact when a tenth is superseded (default: a half): a rebuild reads less, the cleaner works more.
         "min.cleanable.dirty.ratio": "0.1",
         # A batch that a crash has cut is read again from the log as it was: the cleaner must not have been there first.
-        "min.compaction.lag.ms": str(int(kafka.compaction_lag_hours * HOUR_MS)),
+        LAG: str(int(kafka.compaction_lag_hours * HOUR_MS)),
         "max.message.bytes": str(kafka.max_message_bytes),
     }
     # A view shows what these rows were: the cleaner leaves alone what is younger than for ever.
-    versions, whole = kept_versions(pipeline, catalogue), {**config, "min.compaction.lag.ms": FOR_EVER}
+    versions, whole = kept_versions(pipeline, catalogue), {**config, LAG: FOR_EVER}
     topics = [
         Topic(
             pipeline.topic(table),
@@ -81,7 +82,7 @@ def dead_letter_topic(pipeline: Pipeline) -> Topic:
         # it holds documents.
         "max.compaction.lag.ms": str(DAY_MS),
         # A tombstone may lie behind a letter that it does not mean (cdc/letters/book.py): time to write that once more.
-        "min.compaction.lag.ms": str(HOUR_MS),
+        LAG: str(HOUR_MS),
         # A letter holds the document and the reason: a little more than the row it came from.
         "max.message.bytes": str(pipeline.kafka.max_message_bytes + MORE_BYTES),
     }
@@ -202,8 +203,15 @@ def _create(topic: Topic) -> Action:
     return Action("topic", topic.name, detail, None, after, lambda servers: servers.kafka.create(topic))
 
 
+def settings_said(settings: Mapping[str, str]) -> str:
+    """A topic's settings in words: ``delete.retention.ms=86400000, segment.ms=3600000``. Pure."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
+
+
 def _alter(name: str, before: Mapping[str, str | None], changed: Mapping[str, str]) -> Action:
-    detail = "set " + ", ".join(f"{key}={value}" for key, value in sorted(changed.items()))
+    detail = f"set {settings_said(changed)}"
+    if LAG in changed and before[LAG] == FOR_EVER:
+        detail += ": former versions of its rows go, and nothing brings them back"
     return Action(
         "topic", name, detail, dict(before), dict(changed), lambda servers: servers.kafka.alter(name, changed)
     )

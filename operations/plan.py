@@ -17,6 +17,7 @@ from connectors.postgres import connect
 from operations.edits.changes import Changes
 from operations.edits.pending import pending, told, under_way, unheard
 from operations.gate import refuse_wrong_views
+from operations.generations.kept_views import with_kept_views
 from operations.generations.outdated import line, needed
 from operations.schema.migrations import migrations
 from operations.state.folder import is_begun
@@ -101,7 +102,7 @@ def plan(pipeline: Pipeline, migration: Path | None = None, say: Say = to_nobody
         HeadwaterError: a server does not answer, or what is there can't be led to what is asked for; or a view does
             not fit its tables (terminal).
     """
-    begun, actions = is_begun(pipeline), plan_pipeline(pipeline)
+    begun, actions = is_begun(pipeline), plan_pipeline(with_kept_views(pipeline))
     tables = migrations(pipeline, migration)
     refuse_wrong_views(pipeline, say)
     if warning := unheard(pipeline, actions, begun=begun):

@@ -157,7 +157,7 @@ def _refuse_ending(pipeline: Pipeline) -> None:
 def _history(pipeline: Pipeline) -> str:
     now = _moment(pipeline)
     # Of two databases of one cluster the identifier is the same: which one is meant is told by its name only.
-    where = f"{pipeline.source.host}:{pipeline.source.port} (database {pipeline.source.database})"
+    where = f"{pipeline.source.address} (database {pipeline.source.database})"
     try:
         known = json.loads(memory(pipeline).read_text())["system_identifier"]
     except (FileNotFoundError, ValueError, KeyError):

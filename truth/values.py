@@ -21,11 +21,13 @@ from cdc.keys import document_id
 from cdc.view import View
 from truth.text import parse_array, parse_hstore
 
-# What the session that reads the text must be set to. Not IntervalStyle: where an interval stands in a type of a user's
-# own, Debezium gives what its session prints, which has the server's.
+# What the session that reads the text must be set to. Where an interval stands in a type of a user's own, Debezium
+# gives what its session prints, which has this IntervalStyle whatever role and database set (see
+# connectors/session_settings.py).
 SESSION = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
     "extra_float_digits": "1",
     "bytea_output": "hex",
 }

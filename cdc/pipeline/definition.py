@@ -16,6 +16,7 @@ from cdc.pipeline.models import Path, Pipeline, content_names, content_of
 from cdc.pipeline.source import Source
 from cdc.pipeline.views import STATEFUL, View
 
+# What it keeps, and where readers find it; at the end, in this order, as in every definition that was kept.
 _CHOICE = ("view", "views", "tables", "index")
 # The format from which on NULL has a sign of its own in the ids of windows.
 _MARKED = 2
@@ -31,7 +32,8 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
     """
     part = pipeline.sinks[sink]
     dumped = part.model_dump(mode="json")
-    kept = {name: dumped[name] for name in (*content_of(part), *_CHOICE) if name in dumped}
+    content = (name for name in content_of(part) if name not in _CHOICE)
+    kept = {name: dumped[name] for name in (*content, *_CHOICE) if name in dumped}
     if part.tables is not None:
         kept["tables"] = sorted(tables)
     views = {name: pipeline.views[name].model_dump(mode="json") for name in part.view_names}
@@ -84,7 +86,7 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     # Of the keys that decide what it holds also those that were not there: the file may have them by now.
     names = {*kept, *content_names(part)}
     changed = part.model_copy(update={name: getattr(parsed, name) for name in names})
-    views = {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
+    views = views_in(definition)
     made = pipeline.model_copy(
         update={"sinks": {**pipeline.sinks, sink: changed}, "views": {**pipeline.views, **views}}
     )
@@ -99,12 +101,43 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     return made
 
 
+def views_in(definition: Mapping[str, Any]) -> dict[str, View]:
+    """The views of a definition.
+
+    Args:
+        definition: from ``definition_of``, of a format that is known.
+    """
+    return {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
+
+
 def _read_from(source: Source, events: Mapping[str, Any] | None) -> Source:
     """The source with the outbox as it was; without one if the table's rows were no events then."""
     outbox = source.outbox
     if outbox is not None:
         outbox = outbox.model_copy(update={"types": tuple(events["types"])}) if events else None
     return source.model_copy(update={"outbox": outbox})
+
+
+def in_one_form(definition: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """A definition as it is held against another one: what a file may say in several ways is said in one of them. Pure.
+
+    One that is kept may be in any of them; as it is kept it stays.
+
+    Args:
+        definition: from ``definition_of``.
+        source: of the file as it is now, by which short names of tables are read.
+    """
+    sink = dict(definition["sink"])
+    view = sink.pop("view", None)
+    sink["views"] = [view] if view else sorted(sink.get("views") or ())
+    sink["tables"] = sorted(_qualified(name, source) for name in sink.get("tables") or ())
+    return {**definition, "sink": sink}
+
+
+def _qualified(name: str, source: Source) -> str:
+    """``schema.table`` for a table's name, where only one captured table can be meant; else as it is."""
+    schemas = {schema for schema, _, table in (one.partition(".") for one in source.tables) if table in (name, "*")}
+    return name if "." in name or len(schemas) != 1 else f"{schemas.pop()}.{name}"
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -45,6 +45,7 @@ class SearchSink(SinkPart):
         "The alias under which the documents are found. Only with one view.",
         shown_default="the view's name",
         example="customers",
+        content=True,
         pattern=INDEX,
     )
     index_prefix: str = entry(

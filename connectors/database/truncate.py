@@ -18,6 +18,7 @@ from connectors.actions import Action, statements
 from connectors.names import Names, identifier
 from connectors.postgres import Connection, explained
 from connectors.tables.facts import TableFacts
+from connectors.tables.row_security import HIDES_FROM_ME
 
 REFUSE = """
 BEGIN
@@ -49,6 +50,10 @@ BEGIN
     )
     SELECT array_agg(id::regclass ORDER BY id) INTO doomed FROM truncated;
 
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY(doomed) AND {hides}) THEN
+        PERFORM set_config('row_security', 'on', true);
+    END IF;
+
     SELECT string_agg(
         format('d%s AS (DELETE FROM %s %s)', nth, CASE WHEN c.relkind = 'p' THEN '' ELSE 'ONLY' END, id), ', ')
     INTO deletes
@@ -70,12 +75,13 @@ BEGIN
     SELECT CASE WHEN relkind = 'p' THEN '' ELSE 'ONLY' END INTO reach FROM pg_class WHERE oid = TG_RELID;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s %s)', reach, TG_RELID::regclass) INTO again;
     IF again THEN
-        RAISE EXCEPTION 'headwater: rows of % could not be deleted before TRUNCATE (does a trigger keep them?)',
+        RAISE EXCEPTION
+            'headwater: rows of % could not be deleted before TRUNCATE (does a trigger or a policy keep them?)',
             TG_RELID::regclass USING HINT = 'Delete the rows, then truncate; or set policy.truncate to refuse.';
     END IF;
     RETURN NULL;
 END
-"""
+""".replace("{hides}", HIDES_FROM_ME)
 
 TRIGGERS = """
 SELECT n.nspname || '.' || c.relname, t.tgenabled, fn.nspname || '.' || f.proname
@@ -132,6 +138,7 @@ def plan_truncate(
 def _function(names: Names, body: str, policy: str, detail: str) -> Action:
     # SECURITY DEFINER: the right to truncate a table is not the right to delete from it and from those referring to it.
     # row_security = off: a policy that would hide rows from the delete is an error instead of a row that stays behind.
+    # The body sets it to on where none hides any, which Postgres would refuse as well; that ends with the function.
     create = sql.SQL(
         "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER"
         " SET search_path = pg_catalog, pg_temp SET row_security = off AS {}"

@@ -15,7 +15,7 @@ from connectors.lost_records import lost_records
 from connectors.marker_watch import refuse_lost_marker
 from connectors.preflight.gathered import some
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.topics import plan_topics, to_make, wanted_topics
+from connectors.topics import plan_topics, settings_said, to_make, wanted_topics
 
 
 def run(site: Site) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def run(site: Site) -> Iterator[Finding]:
     for action in actions:
         if action.before is not None:
             level = Level.ERROR if "cleanup.policy" in action.after else Level.WARNING
-            wanted_here = f"other settings than the pipeline's: {action.detail.removeprefix('set ')} is wanted"
+            wanted_here = f"other settings than the pipeline's: {settings_said(action.after)} is wanted"
             many = f"{{n}} topics ({{names}}) have {wanted_here}"
             yield Finding(level, action.name, wanted_here, "`headwater apply` sets them", many)
     yield from _few_copies(wanted, actual)

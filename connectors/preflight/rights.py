@@ -8,9 +8,10 @@ from cdc.errors import SourceError
 from cdc.sql_names import sql_name, sql_table
 from connectors.database.grants import missing_rights, needed_rights, owners_right
 from connectors.database.owners import foreign
-from connectors.postgres import Connection
+from connectors.postgres import SHOW_ALL, Connection
 from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.tables.row_security import hidden_tables
 
 
 def run(site: Site) -> Iterator[Finding]:
@@ -41,6 +42,8 @@ def run(site: Site) -> Iterator[Finding]:
     if (error := foreign(site.setup, site.names)) is not None:
         yield Finding(Level.ERROR, site.names.schema, f"{error.what}: {error.means}", error.fix)
     yield from _setup(site, site.setup, setup_role)
+    if source.setup_user:  # of source.user the check of the tables says so
+        yield from _hidden(site, site.setup, setup_role)
 
 
 def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
@@ -65,6 +68,17 @@ def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
             right = owners_right(fact.name, fact.owner, role, superuser=others[fact.owner])
             fix = f"set source.setup_user to the owner, or {right}"
             yield Finding(Level.ERROR, fact.name, message, fix, many)
+
+
+def _hidden(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
+    """Tables of which the owner sees no more than policies show (FORCE ROW LEVEL SECURITY)."""
+    why, fix = "missed deletes can't be looked for there", SHOW_ALL
+    if site.pipeline.policy.truncate == "propagate":
+        why, fix = f"{why}, and a TRUNCATE fails", SHOW_ALL.replace("FOR SELECT", "FOR ALL")
+    for table in hidden_tables(setup, site.facts, role):
+        message = f"row-level security hides rows of {table} from {role}: {why}"
+        many = f"row-level security hides rows of {{n}} tables ({{names}}) from {role}: {why}"
+        yield Finding(Level.WARNING, table, message, fix, many)
 
 
 CHECK = Check("rights", "the roles may do what they must", run, needs=("server", "tables"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import SourceError
-from connectors.postgres import Connection
+from connectors.postgres import is_pooled, pooler_error
 from connectors.preflight.model import Check, Finding, Level, Site
 
 # 13 is the oldest release that the features used here (publish_via_partition_root, wal_status) exist in.
@@ -21,13 +21,9 @@ def run(site: Site) -> Iterator[Finding]:
             yield Finding(Level.ERROR, f"role {role}", connection.what, connection.fix)
     if isinstance(site.source, SourceError):
         return
-    if _pooled(site.db):
-        message = (
-            f"{source.host}:{source.port} is a connection pooler, not Postgres: replication does not go through it,"
-            " and what a session sets may reach another session"
-        )
-        fix = "give Postgres's own address in source.host and source.port; applications may go on using the pooler"
-        yield Finding(Level.ERROR, f"{source.host}:{source.port}", message, fix)
+    if is_pooled(site.db):
+        error = pooler_error(source)
+        yield Finding(Level.ERROR, source.address, error.what, error.fix)
         return
     version = site.db.info.server_version
     if version < OLDEST:
@@ -44,13 +40,6 @@ def run(site: Site) -> Iterator[Finding]:
         )
         fix = "let all applications write UTF-8; better, move the data to a database with ENCODING 'UTF8' (pg_dump)"
         yield Finding(Level.WARNING, f"database {source.database}", message, fix)
-
-
-def _pooled(connection: Connection) -> bool:
-    """Whether a pooler stands between: it makes up the keys by which its clients cancel their queries, and with them
-    the process number that the client is told."""
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    return row is not None and int(row[0]) != connection.info.backend_pid
 
 
 CHECK = Check("server", "Postgres answers and is new enough", run)

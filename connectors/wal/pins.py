@@ -10,6 +10,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+
 from cdc.sizes import span_words
 from connectors.postgres import Connection, explained
 
@@ -20,6 +23,8 @@ MOST = 5
 # Of a query only its beginning is shown, without what stands in quotes: values of rows, and passwords.
 QUERY_CHARACTERS = 120
 HIDDEN = "<insufficient privilege>"
+# Stands for what could not be read of a text.
+UNREADABLE = "\ufffd"
 
 TRANSACTIONS = """
 SELECT pid, usename, application_name, datname, state, query, backend_xid::text, age(backend_xid),
@@ -84,10 +89,20 @@ class Pin:
         if self.kind == "standby":
             return "start that standby, or take its slot out of synchronized_standby_slots"
         if self.kind == "prepared":
+            if UNREADABLE in self.name:
+                which = f"the one that is transaction {self.xid} in pg_prepared_xacts"
+                return f"in {self.database}: COMMIT PREPARED or ROLLBACK PREPARED {which}"
             gid = self.name.replace("'", "''")
             return f"in {self.database}: COMMIT PREPARED '{gid}' or ROLLBACK PREPARED '{gid}'"
         seen = "" if self.seconds is not None else "; GRANT pg_monitor to source.user shows its age and its query"
         return f"end it in the application, or SELECT pg_terminate_backend({self.pid}){seen}"
+
+
+class _Readable(Loader):
+    """Texts of other databases, which the server gives as they are, whatever encoding they have there."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="replace")
 
 
 def read_pins(connection: Connection, *, standbys: bool) -> list[Pin]:
@@ -101,8 +116,11 @@ def read_pins(connection: Connection, *, standbys: bool) -> list[Pin]:
         SourceUnavailable: the connection broke (transient).
     """
     with explained("looking for what holds the slot"):
-        rows = connection.execute(TRANSACTIONS).fetchall()
-        prepared = connection.execute(PREPARED).fetchall()
+        cursor = connection.cursor()
+        for kind in ("text", "name"):
+            cursor.adapters.register_loader(kind, _Readable)
+        rows = cursor.execute(TRANSACTIONS).fetchall()
+        prepared = cursor.execute(PREPARED).fetchall()
         found = connection.execute("SELECT current_setting('synchronized_standby_slots', true)").fetchone()
         names = [name.strip().strip('"') for name in str(found[0] or "").split(",")] if standbys and found else []
         waited = connection.execute(STANDBYS, [[name for name in names if name]]).fetchall() if any(names) else []

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from console.cli.shared.options import confirm, is_terminal, json_option, pipeline_argument, print_json
 from console.cli.shared.patience import saying_why
+
+if TYPE_CHECKING:
+    from operations.edits.changes import Changes
 
 
 @click.command(
@@ -45,6 +50,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from operations.edits.handing import applied_last, handing
     from operations.edits.pending import let_go, pending, told, under_way, unheard
     from operations.gate import refuse_wrong_views
+    from operations.generations.kept_views import with_kept_views
     from operations.state.accepted import text_of
     from operations.state.folder import is_begun
 
@@ -53,31 +59,21 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     with saying_why():
         refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
         seen = None if yes else applied_last(pipeline)
-        edits, removed, (building, _), begun = (
-            pending(pipeline),
-            let_go(pipeline),
-            under_way(pipeline),
-            is_begun(pipeline),
-        )
+        whole = with_kept_views(pipeline)
+        edits, removed, (building, _) = pending(pipeline), let_go(pipeline), under_way(pipeline)
+        begun = is_begun(pipeline)
     if removed and not yes:
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     within = handing(pipeline, text_of(file, data), seen)
     with saying_why(), Actions(done=True) as shown:
         if as_json:
-            result = apply(pipeline, within=within)
+            result = apply(whole, within=within)
         else:
-            result = apply(pipeline, shown.show, begins=shown.begins, within=within)
+            result = apply(whole, shown.show, begins=shown.begins, within=within)
     if warning := unheard(pipeline, result.actions, begun=begun):
         click.echo(warning, err=True)
     if not as_json:
-        taken = edits.lines() if edits is not None else []
-        for line in taken:
-            click.echo(line)
-        if result.actions:
-            handed = 0 if edits is None else edits.taken(building)
-            click.echo(f"{counted(result.actions)} made" + (f", {handed:,} handed to `run`" if handed else ""))
-        elif not taken:
-            click.echo("nothing to change")
+        _tell_made(counted(result.actions) if result.actions else "", edits, building)
     progress = None
     if wait:
         with SnapshotView(terminal=is_terminal()) as view:
@@ -101,3 +97,14 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         )
     elif not wait and any(action.kind == "snapshot" and action.after is not None for action in result.actions):
         click.echo("rows are being read in the background; `headwater apply FILE --wait` shows how far")
+
+
+def _tell_made(made: str, edits: Changes | None, building: Collection[str]) -> None:
+    taken = edits.lines() if edits is not None else []
+    for line in taken:
+        click.echo(line)
+    if made:
+        handed = 0 if edits is None else edits.taken(building)
+        click.echo(f"{made} made" + (f", {handed:,} handed to `run`" if handed else ""))
+    elif not taken:
+        click.echo("nothing to change")

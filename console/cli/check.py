@@ -51,12 +51,13 @@ def command(file: Path, as_json: bool) -> None:
     from operations.check.views import checked_views
     from operations.check.warehouses import checked_warehouses
     from operations.check.webhooks import checked_webhooks
+    from operations.generations.kept_views import with_kept_views
 
     answers, told = [], []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
     views, sinks = checked_views(pipeline, progress), checked_sinks(pipeline)
     ours = (views, sinks, checked_warehouses(pipeline), checked_webhooks(pipeline))
-    for answer in chain(preflight(pipeline), *ours):
+    for answer in chain(preflight(with_kept_views(pipeline)), *ours):
         answers.append(answer)
         if not as_json:
             told += show(answer, file)

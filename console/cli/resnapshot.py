@@ -51,17 +51,19 @@ def command(
     from connectors.resnapshot import Wish, resnapshot
     from connectors.snapshot import wait_snapshot
     from console.cli.shared.snapshot_bars import SnapshotView
+    from operations.generations.kept_views import with_kept_views
 
     if bool(tables) == everything:
         raise ConfigError("name the tables, or give --all", fix="headwater resnapshot FILE public.orders")
     if where is not None and everything:
         raise ConfigError("--where can't go with --all", fix="name the tables that the condition is about")
     pipeline = load(file)
-    asked = resnapshot(pipeline, Wish(tables, where, sweep=not no_sweep), lambda line: click.echo(line, err=True))
+    wish = Wish(tables, where, sweep=not no_sweep)
+    asked = resnapshot(with_kept_views(pipeline), wish, lambda line: click.echo(line, err=True))
     report: dict[str, dict[str, object]] = {table: {"rows": None, "swept": None, "done": False} for table in asked}
     if wait:
         with SnapshotView(terminal=is_terminal()) as view:
-            progress = wait_snapshot(pipeline, view.show, timeout)
+            progress = wait_snapshot(pipeline, view.show, timeout, asked)
         for at in progress.tables:
             if at.table in report:
                 report[at.table] = {"rows": at.rows, "swept": at.swept, "done": at.done}

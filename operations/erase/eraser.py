@@ -168,8 +168,8 @@ class Eraser:
                 f"topic {self.subject.topic} keeps all versions of its rows, and the file names no view that shows "
                 "them (`as_of`)",
                 means="nothing was erased: to compact it would forget what all other rows were",
-                fix="if the file is the newest one, `headwater apply FILE` first; "
-                "docs/as-of-joins.md#erasing says the rest",
+                fix="if the file is the newest one, `headwater retire` the generations that show them, then "
+                "`headwater apply FILE`; docs/as-of-joins.md#erasing says the rest",
             )
 
     def _ends(self) -> dict[str, dict[int, int]]:

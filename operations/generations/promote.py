@@ -9,6 +9,7 @@ from typing import Any
 from cdc.errors import Behind, HeadwaterError, SinkRefused, StateError
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
+from operations.generations.carrying import Carrying
 from operations.generations.level import failed_flow, level
 from operations.generations.retire import retire
 from operations.state.folder import chosen_sinks, register_of
@@ -105,12 +106,13 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     if not behind_too and register.generation(old).started:
         _refuse_stateless(pipeline, sink, number)
     views, defined = register.generation(number).views(), as_defined(pipeline, register.generation(number))
-    part, started = defined.sinks[sink], time.monotonic()
+    part, started, queries = defined.sinks[sink], time.monotonic(), Carrying(pipeline, sink, number)
     # Opened before anything is waited for: what the living generation applies from then until readers are led away is
     # what they may see go back.
     opened = open_target(plain_config(defined, sink, number, views))
     try:
         shown, before = _Shown(pipeline, sink, part, old, begun), {view: opened.living(view) for view in views}
+        queries.over()
         register.begin_promotion(number, old)
         if begun is not None and begun.moving and begun.number != number:
             # Writers of both generations may wait for what was cut: neither would ever come as far as the other.
@@ -124,6 +126,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         opened.close()
     back = register.get(number).stage == "previous"
     register.promote(number)
+    queries.rest(say)
     seconds = time.monotonic() - started
     unfilled = _untouched(pipeline, sink, register.generation(old), views)
     if unfilled:

@@ -9,7 +9,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
-from operations.generations.targets import drop_generation
+from operations.generations.targets import drop_generation, drop_left_queries
 from operations.rowstore import refuse_no_store
 from operations.state.folder import register_of
 from operations.state.pausing import LET_GO_SECONDS, refuse_paused
@@ -38,6 +38,7 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     )
     try:
         drop_generation(as_defined(pipeline, generation), sink, generation)
+        drop_left_queries(pipeline, sink, generation)
     except HeadwaterError:
         generation.unlock()
         raise

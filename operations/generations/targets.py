@@ -100,8 +100,9 @@ def _drop_sink(pipeline: Pipeline, name: str, generations: Sequence[Generation])
         if register.stage(generation.number) not in ("living", "retiring"):
             register.move(generation.number, "retiring")
         drop_generation(as_defined(pipeline, generation), name, generation)
-    if isinstance(pipeline.sinks[name], SearchSink) and (views := views_of_file(pipeline, name)):
-        drop_queries(plain_config(pipeline, name, 1, views))
+    # A generation that goes by a former file may have its own at another index.
+    for made_of in _of_other_indices(name, pipeline, *(as_defined(pipeline, one) for one in generations)):
+        drop_queries(plain_config(made_of, name, 1, views_of_file(made_of, name)))
     forget_verified(pipeline, name)
     forget_alarm(pipeline, name)
     # The register before the leases, so that nobody goes by it; before that the places in the log, which a generation
@@ -124,6 +125,16 @@ def _drop_sink(pipeline: Pipeline, name: str, generations: Sequence[Generation])
     if not history_folder(pipeline, name).exists():
         with suppress(OSError):  # a `run` that was started just now fills it anew
             folder.rmdir()
+
+
+def _of_other_indices(name: str, *pipelines: Pipeline) -> list[Pipeline]:
+    """Of a file's forms those in which a search sink has views, each at other indices than the ones before it. Pure."""
+    found: dict[tuple[str, ...], Pipeline] = {}
+    for made_of in pipelines:
+        part = made_of.sinks[name]
+        if isinstance(part, SearchSink) and (views := views_of_file(made_of, name)):
+            found.setdefault(tuple(part.index_of(view) for view in views), made_of)
+    return list(found.values())
 
 
 def _refuse_resumed(pipeline: Pipeline, sinks: Collection[str]) -> None:
@@ -172,6 +183,29 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
             opened.close()
     if pipeline.row_store is not None:
         _drop_rows(pipeline, generation, views)
+
+
+def drop_left_queries(pipeline: Pipeline, name: str, generation: Generation) -> None:
+    """Remove the standing queries that a generation has at a place of its own: those that stand were taken along when
+    readers were led away. Nothing happens where another generation of the sink is at that place.
+
+    Args:
+        pipeline: the loaded file.
+        name: the sink's name.
+        generation: one that readers do not see, of the sink.
+
+    Raises:
+        SinkUnavailable: the server does not answer (transient). SinkRefused: it refuses.
+    """
+    register, defined = register_of(pipeline, name), as_defined(pipeline, generation)
+    part = defined.sinks[name]
+    if not isinstance(part, SearchSink):
+        return
+    numbers = [entry.number for entry in register.entries() if entry.number != generation.number]
+    others = [as_defined(pipeline, register.generation(number)).sinks[name] for number in numbers]
+    taken = {one.index_of(view) for one in others if isinstance(one, SearchSink) for view in generation.views()}
+    if left := [view for view in generation.views() if part.index_of(view) not in taken]:
+        drop_queries(plain_config(defined, name, generation.number, left))
 
 
 def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str]) -> None:

@@ -129,12 +129,13 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
     from connectors.progress import Progress
     from connectors.resnapshot import Wish, resnapshot
     from connectors.snapshot import wait_snapshot
+    from operations.generations.kept_views import with_kept_views
     from operations.pace import Pace
 
     pipeline = load(file)
     sweep = asked.get("sweep")
     wish = Wish(tuple(asked.get("tables") or ()), asked.get("where"), sweep=sweep is None or bool(sweep))
-    tables = resnapshot(pipeline, wish, say)
+    tables = resnapshot(with_kept_views(pipeline), wish, say)
     reading, looking = Pace(say, "rows read again"), dict[str, Pace]()
 
     def show(now: Progress) -> None:
@@ -150,7 +151,7 @@ def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any])
         totals = [one.total for one in mine if one.total is not None]
         reading.at(sum(one.rows for one in mine), sum(totals) if len(totals) == len(mine) else 0)
 
-    progress = wait_snapshot(pipeline, show)
+    progress = wait_snapshot(pipeline, show, only=tables)
     found = {at.table: {"rows": at.rows, "swept": at.swept, "done": at.done} for at in progress.tables}
     told = {table: found.get(table, {"rows": None, "swept": None, "done": False}) for table in tables}
     return {"pipeline": pipeline.name, "where": wish.condition, "tables": told}

@@ -8,10 +8,11 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.errors import TooManyWaits
+from cdc.errors import HeadwaterError, TooManyWaits
 from cdc.pipeline import Pipeline
 from operations.push.cursor import Cursor
 from operations.push.events import Told
@@ -97,14 +98,24 @@ class Streams:
         return sum(len(shared.readers) for shared in self._shared.values())
 
     def place(self, pipeline: Pipeline, view: str, sink: str | None, find: Find = place_of) -> Place:
-        """As ``place_of``, or another way to find it, remembered for a moment."""
+        """As ``place_of``, or another way to find it, remembered for a moment. Where it is another one by now, streams
+        of the former one end: readers were led to other keys, and under those nobody tells anything any more."""
         key, now = (pipeline.name, view, sink, find), time.monotonic()
         known = self._places.get(key)
         if known is not None and known[1] is pipeline and now - known[0] < PLACE_SECONDS:
             return known[2]
         found = find(pipeline, view, sink)
         self._places[key] = now, pipeline, found
+        if known is not None and known[2].key != found.key and (left := self._shared.get(known[2].key)):
+            for reader in left.readers:
+                reader.leave()
         return found
+
+    def _look(self) -> None:
+        """Whether places that were asked for are others by now."""
+        for (_, view, sink, find), (_, pipeline, _) in list(self._places.items()):
+            with suppress(HeadwaterError):  # whoever asks next is told
+                self.place(pipeline, view, sink, find)
 
     def subscribe(self, place: Place, sees: Sees, cursor: str | None = None, *, documents: bool = True) -> Subscriber:
         """A new subscriber; whoever asked closes it.
@@ -148,6 +159,7 @@ class Streams:
         while self._shared:
             await asyncio.sleep(TICK_SECONDS)
             leaving, now = self._leaving(), time.monotonic()
+            self._look()
             self._settle(self.count)
             for shared in self._shared.values():
                 for reader in shared.readers:

@@ -135,7 +135,7 @@ def read_tail(
         KafkaUnavailable, RegistryUnavailable: no answer (transient).
         ShapeUnknown: the table has another shape by now (transient).
     """
-    (view,) = spec.views.values()
+    view = spec.view
     decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing[Entry](lambda entry: entry), 0, 0
     key = TableKey.of(view)
     oldest = time.time() * 1000 - retention * 1000

@@ -116,8 +116,9 @@ def capture(say: Say, pipeline: Pipeline) -> None:
         HeadwaterError: a server refused, or a right is missing.
     """
     from connectors.apply import apply
+    from operations.generations.kept_views import with_kept_views
 
-    for action in apply(pipeline, forget=False).actions:
+    for action in apply(with_kept_views(pipeline), forget=False).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
 
 
@@ -158,7 +159,7 @@ def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, swee
             say(", ".join(rows_read(one.rows) for one in now.tables if one.table == table))
 
     try:
-        wait_snapshot(pipeline, tell)
+        wait_snapshot(pipeline, tell, only=[table])
     except HeadwaterError:
         forget_asked(pipeline, table)
         raise

@@ -21,7 +21,7 @@ from sinks.redis.client import reason_of
 
 log = logging.getLogger(__name__)
 
-# Between two looks at which views there are to be matched.
+# Between two looks at which views there are to be matched, and where.
 LOOK_SECONDS = 1.0
 # After a failure.
 PAUSE_SECONDS = 1.0
@@ -77,8 +77,8 @@ class ViewMatcher:
             self._stop.wait(PAUSE_SECONDS)
 
     def _match(self) -> None:
-        """Until it is to end; each failure is told, and begun anew."""
-        place = standing_place(self._pipeline, self._view)
+        """Until it is to end, or readers see another place; each failure is told, and begun anew."""
+        place, looked = standing_place(self._pipeline, self._view), time.monotonic()
         cache, search = Caching(place), Searching(place)
         matcher = Matcher(ServerSearches(search), cache.tail, cache.matches, self._batch)
 
@@ -96,6 +96,11 @@ class ViewMatcher:
                 if time.monotonic() - self._noted > NOTE_SECONDS:
                     newest = note()
                     self._note(newest, None)
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    # A promotion may lead to another index or other keys: who asks or follows is there by now.
+                    looked = time.monotonic()
+                    if standing_place(self._pipeline, self._view) != place:
+                        break
             self._note(note(), None)
         finally:
             self._before, self._batch = _counted(matcher, self._before, newest), matcher.batch

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cdc.errors import StateError
+from cdc.formats import DEFINITION, refuse_newer
 from cdc.pipeline import Pipeline
-from cdc.pipeline.definition import changes, defined_as, definition_of
+from cdc.pipeline.definition import changes, defined_as, definition_of, in_one_form, views_in
+from cdc.pipeline.views import View
 from spark.disk.files import Stamp, stamp, write_atomic
 from spark.disk.state import Generation
 
@@ -119,6 +121,21 @@ def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
     return defined_as(pipeline, generation.sink, kept, title)
 
 
+def views_of(generation: Generation) -> Mapping[str, View]:
+    """The views that a generation was made of; none of one that was never started.
+
+    Raises:
+        StateError: the definition can't be read (terminal).
+        NewerFormat: a newer Headwater wrote it (terminal).
+    """
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        return {}
+    kept = _definition(path)
+    refuse_newer(str(path), kept["format"], DEFINITION)
+    return views_in(kept)
+
+
 def kept_now(generation: Generation) -> Kept:
     """Something else each time that a generation keeps other views than before: one of whole tables takes more of them
     up while it lives, under the same number. To be asked for before its views are read."""
@@ -138,4 +155,5 @@ def outdated(pipeline: Pipeline, generation: Generation) -> list[str]:
     tables = kept["sink"].get("tables") or () if part.tables == "all" else part.tables or ()
     if kept["sink"]["type"] != part.type:
         return [f"sink.type changed from {kept['sink']['type']} to {part.type}"]
-    return changes(kept, json.loads(json.dumps(definition_of(pipeline, sink, tables))))
+    now = json.loads(json.dumps(definition_of(pipeline, sink, tables)))
+    return changes(*(in_one_form(one, pipeline.source) for one in (kept, now)))

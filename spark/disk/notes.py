@@ -8,7 +8,7 @@ is read as if it was not there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,3 +52,12 @@ def glance(path: Path, of: Callable[[Any], _T], default: _T) -> _T:
         return of(json.loads(path.read_text()))
     except (OSError, *_OTHERWISE):
         return default
+
+
+def offsets_of_json(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> offset, of JSON, whose keys are texts.
+
+    Raises:
+        AttributeError, TypeError, ValueError: it is something else.
+    """
+    return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in found.items()}

@@ -62,6 +62,12 @@ class FlowSpec:
     generation: int = 1
     registry: Mapping[str, str] | None = field(default=None, repr=False)
 
+    @property
+    def view(self) -> View:
+        """The one view of a flow that keeps no other."""
+        (view,) = self.views.values()
+        return view
+
     def pack(self) -> bytes:
         """Serialise for a task's closure."""
         return pickle.dumps(self)

@@ -166,6 +166,28 @@ def test_a_row_that_a_trigger_keeps_stops_the_truncate(source: SourceDatabase, a
     assert source.rows("SELECT id FROM t") == [(1,)]
 
 
+def test_rows_that_policies_hide_from_the_owner_stop_the_truncate(
+    source: SourceDatabase, armed: Callable[..., None]
+) -> None:
+    """Under FORCE; each was refused, also where all policies show all."""
+    source.execute(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "INSERT INTO t VALUES (1), (2)",
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE t FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY few ON t USING (id > 1)",
+    )
+    armed("propagate", "public.t")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+        source.execute("TRUNCATE t")
+    source.execute("DROP POLICY few ON t", "CREATE POLICY shown ON t FOR SELECT USING (true)")
+    with pytest.raises(psycopg.errors.RaiseException, match="does a trigger or a policy keep them"):
+        source.execute("TRUNCATE t")
+    assert source.rows("SELECT count(*) FROM t") == [(2,)]
+    source.execute("CREATE POLICY every ON t USING (true)", "TRUNCATE t")
+    assert source.rows("SELECT count(*) FROM t") == [(0,)]
+
+
 def test_a_role_that_may_only_truncate_can_still_truncate(source: SourceDatabase, armed: Callable[..., None]) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     armed("propagate", "public.t")

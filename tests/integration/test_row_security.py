@@ -9,10 +9,12 @@ from pydantic import SecretStr
 
 from cdc.errors import MayNotRead, SourceError
 from cdc.pipeline import Source
+from connectors.absent_keys import KeyCheck
 from connectors.postgres import connect
 from connectors.survey import survey
 from connectors.tables.catalogue import read_catalogue
 from connectors.tables.facts import read_facts
+from connectors.tables.row_security import hidden_tables
 from operations.preview.asked import Asked
 from operations.preview.previewer import Previewer
 from tests.support.servers import servers
@@ -93,6 +95,21 @@ def test_rows_are_compared_by_a_role_that_no_policy_holds_for(tenants: SourceDat
         connection.execute(f"ALTER ROLE {tenants.replicator} BYPASSRLS")
         assert rows(source, "public.rls") == ["1", "2", "3"]
         connection.execute(f"ALTER ROLE {tenants.replicator} NOBYPASSRLS")
+
+
+def test_missed_deletes_are_looked_for_where_a_policy_shows_all_to_the_owner(tenants: SourceDatabase) -> None:
+    """Under FORCE such a table could never be swept: Postgres that is set to refuse refuses it as well."""
+    source = tenants.pipeline("public.rls").source
+    tenants.execute("ALTER TABLE rls FORCE ROW LEVEL SECURITY")
+    both = ["public.open", "public.rls"]
+    with connect(source, setup=True) as connection:
+        check = KeyCheck(connection, read_catalogue(connection, ["public.rls"]).tables["public.rls"])
+        assert hidden_tables(connection, both, tenants.owner) == ["public.rls"]
+        with pytest.raises(SourceError, match="row-level security would hide rows"):
+            check.absent([b'{"id":2}'])
+        tenants.execute(f"CREATE POLICY every ON rls FOR SELECT TO {tenants.owner} USING (true)")
+        assert hidden_tables(connection, both, tenants.owner) == []
+        assert check.absent([b'{"id":2}', b'{"id":9}']) == [b'{"id":9}'] and check.any_row()
 
 
 def test_preview_blames_no_grant(tenants: SourceDatabase) -> None:

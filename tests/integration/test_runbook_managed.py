@@ -74,6 +74,8 @@ def test_a_pooler_before_the_database(source: SourceDatabase, mode: str) -> None
             assert direct.execute("SELECT 1").fetchone() == (1,)
         found, said = states(source.pipeline("public.t", source={"port": port}))
         source.pipelines.clear()
+        with psycopg.connect(**through, user=source.owner, password=source.password) as direct:  # type: ignore[arg-type]
+            assert direct.execute("SHOW search_path").fetchone() == ('"$user", public',), "ours was left in it"
     assert found["server"] == "error"
     assert "is a connection pooler, not Postgres" in said and "applications may go on using the pooler" in said
     assert {name for name, state in found.items() if state == "error"} == {"server"}, said

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.stack
 ODD = {
     "IntervalStyle": "sql_standard",
     "bytea_output": "escape",
+    "DateStyle": "SQL, DMY",
     "default_transaction_read_only": "on",
     "lock_timeout": "3s",
     "statement_timeout": "2s",

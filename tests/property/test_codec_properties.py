@@ -61,6 +61,20 @@ def test_lsn_notation(lsn: int) -> None:
     assert parse_lsn(format_lsn(lsn)) == lsn
 
 
+@given(TEXTS)
+@example("")
+@example("0/1x")
+@example("123456789/0")
+def test_lsn_notation_refuses_the_rest(text: str) -> None:
+    """A position is two numbers of at most eight hexadecimal digits each; anything else is refused as a whole."""
+    numbers = text.split("/")
+    if len(numbers) == 2 and all(1 <= len(one) <= 8 and set(one) <= set(string.hexdigits) for one in numbers):
+        assert parse_lsn(text) >= 0
+    else:
+        with pytest.raises(ValueError, match="not a position in the log"):
+            parse_lsn(text)
+
+
 KEYS = st.one_of(TEXTS, st.text("|\\a", max_size=6), st.integers(), st.booleans())
 
 

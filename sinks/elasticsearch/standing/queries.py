@@ -16,7 +16,7 @@ from elasticsearch import BadRequestError, ConflictError, Elasticsearch, NotFoun
 from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.elasticsearch.client import connect, no_copy, reason_of, translated
 from sinks.elasticsearch.mapping import NO_PIPELINES
-from sinks.elasticsearch.owners import is_of_other, is_owner, made_by, owner
+from sinks.elasticsearch.owners import is_owner, made_by, owner, told
 from sinks.elasticsearch.settings import Settings, Target, read_settings
 
 # One answer of the percolator has all that match: it is bounded by how many there are.
@@ -204,16 +204,24 @@ class QueryStore:
             return int(self._client.count(index=self.index).body["count"])
 
     def drop(self) -> None:
-        """Remove the index, if it is there; what another pipeline or sink has made stays.
+        """Remove the index, if it is there; what somebody else has made under that name stays.
 
         Raises:
-            SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
+            SinkUnavailable: transient. SinkRefused: the server refuses.
         """
-        with translated(self._settings.who, "removal of standing queries"):
-            there = self._client.indices.exists(index=self.index)
-            if there and not is_of_other(self._owner, made_by(self._client, self.index)):
-                self._check_owner()
+        if self.ours():
+            with translated(self._settings.who, "removal of standing queries"):
                 self._client.indices.delete(index=self.index, ignore_unavailable=True)
+
+    def ours(self) -> bool:
+        """Whether the index is there, and has been made for these queries.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "look at standing queries"):
+            found = self._client.options(ignore_status=404).indices.get_mapping(index=self.index).body
+        return self.index in found and is_owner(self._owner, told(found[self.index]["mappings"]))
 
     def _get(self, name: str) -> tuple[Query | None, dict[str, Any]]:
         found = self._client.options(ignore_status=404).get(index=self.index, id=name).body
@@ -247,7 +255,7 @@ def drop_queries(config: Mapping[str, Any]) -> None:
         config: plain data, of ``sinks.configure``.
 
     Raises:
-        SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
+        SinkUnavailable: transient. SinkRefused: the server refuses.
     """
     settings = read_settings(config)
     client = connect(settings)

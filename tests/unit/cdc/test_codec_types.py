@@ -21,6 +21,7 @@ from cdc.records.change import Change, Op
 from cdc.types import limits, times
 from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
 from cdc.view import View
+from connectors.session_settings import driver_options
 from truth import values as truth
 
 DOCS = Path(__file__).parents[3] / "docs" / "types.md"
@@ -341,8 +342,13 @@ def test_every_real_that_has_its_shortest_digits_keeps_them() -> None:
     ],
 )
 def test_an_interval_is_told_by_its_parts_whatever_the_server_s_style(parts: str, shown: str) -> None:
-    """A composite that has one is given as the server prints it, so the session of `verify` keeps that style."""
     one = Column("v", "interval", "interval")
     assert truth.expected(one, parts) == shown
     said = truth.select_expression(one, "t")
-    assert "IntervalStyle" not in truth.SESSION and "format('%s', t" not in said and "::text END" in said
+    assert "format('%s', t" not in said and "::text END" in said
+
+
+def test_an_interval_within_another_type_is_read_in_the_style_that_the_connector_s_sessions_have() -> None:
+    """A composite that has one comes as the session prints it: where role or database set another style, `verify`
+    called it different for good."""
+    assert f"-c IntervalStyle={truth.SESSION['IntervalStyle']} " in driver_options(180000)

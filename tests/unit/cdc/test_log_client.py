@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import Kafka, untaken
+from cdc.log.client import Kafka
 from cdc.log.letters import letters_config
+from cdc.log.refusals import untaken
 from cdc.pipeline import Pipeline, loads
 from connectors import cut_snapshot
 from connectors.cut_snapshot import write_deletes

@@ -149,7 +149,9 @@ def test_a_drop_tells_that_dead_letters_are_forgotten(
 
 def test_lists_of_names_are_one_by_one() -> None:
     there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(5)}
-    [remember], _ = plan_captured(Names("headwater", "p"), "p", names(5), there, fresh=False)
+    [remember], _ = plan_captured(
+        Names("headwater", "p"), "p", names(5), there, fresh=False, emptied=(), gaps={}, stay=()
+    )
     assert remember.names == tuple(names(5))
 
 

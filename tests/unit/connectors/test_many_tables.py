@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from cdc.catalogue import Column, Table
 from cdc.log.client import Topic
 from connectors.database.grants import Right
+from connectors.database.publication import SENT, Publication
 from connectors.names import Names
 from connectors.plan_refusals import refuse_unfit
 from connectors.preflight import CHECKS, Answer, Finding, Level, brokers, publication, rights, tables, toast
@@ -118,7 +119,8 @@ def test_missing_rights_name_some_tables_and_no_sql_where_apply_grants(
     monkeypatch: pytest.MonkeyPatch, owner: bool, count: int
 ) -> None:
     monkeypatch.setattr(rights, "missing_rights", lambda *_: [Right("SELECT", name) for name in names(count)])
-    monkeypatch.setattr(rights, "_setup", lambda *_: [])
+    for of_the_owner in ("_setup", "_hidden"):
+        monkeypatch.setattr(rights, of_the_owner, lambda *_: [])
     monkeypatch.setattr(rights, "foreign", lambda *_: None)
     parts = {"source": {"setup_user": "own", "setup_password": "x"}} if owner else {}
     [found] = rights.run(site(catalogue=catalogue(), parts=parts))
@@ -161,7 +163,7 @@ def test_large_values_name_some_tables(policy: str) -> None:
 
 
 def test_a_publication_that_lacks_many_tables_names_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    actual = SimpleNamespace(tables=frozenset(), right_options=True, filtered=frozenset())
+    actual = Publication(frozenset(), SENT, True, False, frozenset())
     monkeypatch.setattr(publication, "read_publication", lambda *_: actual)
     [found] = publication.run(site(catalogue=SimpleNamespace(tables=dict.fromkeys(names(300)))))
     assert ", ".join(names(300)) in found.message and found.about == "headwater_flights"

@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
+from cdc.errors import SourceError, SourceUnavailable
 from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
 from connectors.captured import Captured
 from connectors.database.visibility import Visible
+from connectors.resnapshot import Wish
 from connectors.rest import Status
 from connectors.signals import Heard
 from connectors.snapshot import Waiting
@@ -159,6 +161,116 @@ def test_a_table_that_was_asked_for_again_while_it_was_swept_is_waited_for(
     assert waiting.finished(heard, dict(kept), clean=True) == set(), "the newer one is not read yet"
     heard.statuses["two"] = {"s.t": "SUCCEEDED"}
     assert waiting.finished(heard, dict(kept), clean=True) == {"s.t"} and len(sweeps) == 2
+
+
+REFUSED = SourceError("s.t: row-level security would hide rows from the role")
+
+
+@pytest.mark.parametrize("at", ["suspect", "delete"])
+def test_a_table_that_can_not_be_swept_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, at: str
+) -> None:
+    class Found:
+        suspects = 1
+
+        def __init__(self, _: Any, table: str, __: Path) -> None:
+            self.table = table
+
+        def suspect(self, _: Any) -> None:
+            self.refuse("suspect")
+
+        def delete(self) -> int:
+            self.refuse("delete")
+            return 7
+
+        def refuse(self, now: str) -> None:
+            if self.table == "s.t" and now == at:
+                raise error
+
+    error: SourceError = REFUSED
+    monkeypatch.setattr(missed_deletes, "Ghosts", Found)
+    monkeypatch.setattr(missed_deletes, "read_catalogue", lambda _, of: SimpleNamespace(tables={of[0]: of[0]}))
+    assert missed_deletes.sweep_missed(servers(connector), ["s.t", "s.u"]) == {"s.t": REFUSED, "s.u": 7}
+    assert connector.asked == [one for one in STANDS_STILL if one != "delete"], "once for all of them"
+    error = SourceUnavailable("no answer")
+    with pytest.raises(SourceUnavailable):
+        missed_deletes.sweep_missed(servers(connector), ["s.t", "s.u"])
+
+
+@pytest.mark.parametrize("only", [(), ("s.t",), ("s.u",)])
+def test_who_waits_for_other_tables_is_not_told_of_one_that_can_not_be_swept(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, only: tuple[str, ...]
+) -> None:
+    """Each ALTER of any table had it read again for ever, and no `resnapshot` of another one came to its end."""
+    kept = {name: replace(REQUESTED, table=name, signal_id=name) for name in ("s.t", "s.u")}
+
+    def complete(_: Any, __: Any, ___: str, entries: list[Captured]) -> set[str]:
+        kept.update({entry.table: replace(entry, state="done", sweep=False) for entry in entries})
+        return {entry.table for entry in entries}
+
+    monkeypatch.setattr(snapshot, "complete", complete)
+    monkeypatch.setattr(snapshot, "sweep_missed", lambda *_: {"s.t": REFUSED, "s.u": 7})
+    monkeypatch.setattr(snapshot, "read_connector", lambda *_: SimpleNamespace(status=None, streaming=True))
+    monkeypatch.setattr(snapshot, "read_captured", lambda *_: dict(kept))
+    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: 7)
+    ended: list[str] = []
+    monkeypatch.setattr(snapshot, "end_lost", lambda *_: ended.append("lost"))
+    made = servers(connector)
+    made.kafka.describe = lambda _: {}
+    heard = Heard(statuses={name: {name: "SUCCEEDED"} for name in kept})
+    waiting = Waiting(made, cast(Any, SimpleNamespace(catch_up=lambda: heard)), lambda _: None, only)
+    if only == ("s.u",):
+        done = waiting.wait(None)
+        assert done.done and [(one.table, one.swept) for one in done.tables] == [("s.u", 7)]
+    else:
+        with pytest.raises(SourceError, match="would hide rows"):
+            waiting.wait(None)
+    assert (kept["s.t"].state, kept["s.u"].state) == ("requested", "done")
+    assert ended == [], "what was lost is not all swept"
+
+
+@pytest.mark.parametrize(
+    ("wish", "left"),
+    [
+        (Wish(["s.t", "s.u"], sweep=False), ["s.t"]),
+        (Wish(["s.t"]), []),
+        (Wish(["s.t"], "k = 1", sweep=False), []),  # of other rows
+        (Wish([], sweep=False), []),  # of all, to close a gap: killed, the same command goes on, and sweeps
+    ],
+)
+def test_a_table_that_can_not_be_swept_is_let_go_of(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, wish: Wish, left: list[str]
+) -> None:
+    """`--no-sweep`, which the refusal advises, changed nothing of a table that was being read again already."""
+    captured = {"s.t": REQUESTED, "s.u": replace(REQUESTED, table="s.u", state="done", sweep=False)}
+    asked: dict[str, Any] = {}
+    made = servers(connector)
+    running = SimpleNamespace(config={}, offset={}, status=None)
+    monkeypatch.setattr(resnapshot, "open_servers", lambda _: nullcontext(made))
+    for name, answer in {
+        "read_captured": captured,
+        "read_connector": running,
+        "read_slot": None,
+        "read_catalogue": None,
+        "refuse_keys": set(),
+        "plan_schema": [],
+        "find_changes": {},
+        "find_gaps": {},
+        "_gap": None,
+        "_settled": captured,
+    }.items():
+        monkeypatch.setattr(resnapshot, name, lambda *_, answer=answer, **__: answer)
+    for name in ("refuse_foreign", "refuse_renamed", "refuse_other_database", "refuse_empty", "check_condition"):
+        monkeypatch.setattr(resnapshot, name, lambda *_: None)
+    for name in ("run_all", "_start", "_note", "request"):
+        monkeypatch.setattr(resnapshot, name, lambda *_, name=name: asked.__setitem__(name, True))
+    monkeypatch.setattr(resnapshot, "Begins", lambda _: SimpleNamespace(note=lambda _: None))
+    monkeypatch.setattr(resnapshot, "leave_unswept", lambda _, __, tables: asked.__setitem__("left", tables))
+    made.pipeline.name, made.pipeline.source.slot, made.pipeline.source.database = "p", "s", "d"
+    said: list[str] = []
+    resnapshot.resnapshot(made.pipeline, wish, said.append)
+    assert asked.get("left", []) == left and asked["request"]
+    assert said == [f"{name}: being read again already; missed deletes are left alone" for name in left]
 
 
 def test_a_sweep_of_a_compacted_topic_comes_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

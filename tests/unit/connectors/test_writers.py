@@ -37,6 +37,10 @@ class Server:
         self.looks, self.locks = list(looks), list(locks)
         self.info = SimpleNamespace(server_version=180000)
         self.asked: list[str] = []
+        self.adapters = SimpleNamespace(register_loader=lambda *_: None)
+
+    def cursor(self) -> Any:
+        return self
 
     def transaction(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -12,7 +12,7 @@ from console.http.pages.model import overview
 from console.http.pages.render import ENVIRONMENT, span
 from operations.overview.watching import Seen
 from tests.support.page_cases import TABLES
-from tests.support.watched import NOWHERE, status, world
+from tests.support.watched import nowhere, status, world
 
 DAY = 86_400.0
 FLIGHTS, PLANES = TABLES
@@ -68,8 +68,7 @@ def log_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: Any) -> tup
 
 
 def overview_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]) -> str:
-    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
+    nowhere(monkeypatch, tmp_path)
     with world(tmp_path, told=told) as made:
         made.look()
         return made.browser.get("/").text

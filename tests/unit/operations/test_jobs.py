@@ -183,10 +183,16 @@ def test_rows_that_are_gone_are_looked_for_unless_a_job_says_otherwise(
 
     at = SimpleNamespace(table="public.t", rows=3, swept=3, done=True)
     monkeypatch.setattr("connectors.resnapshot.resnapshot", resnapshot)
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_: SimpleNamespace(tables=[at]))
+    waited = list[Any]()
+
+    def wait(*_: Any, only: Any) -> Any:
+        waited.append(only)
+        return SimpleNamespace(tables=[at])
+
+    monkeypatch.setattr("connectors.snapshot.wait_snapshot", wait)
     assert pipeline.file is not None
     report = working.resnapshot_step(print, Path(pipeline.file), None, asked)
-    assert [wish.sweep for wish in wishes] == [swept]
+    assert [wish.sweep for wish in wishes] == [swept] and waited == [["public.t"]]
     assert report["tables"] == {"public.t": {"rows": 3, "swept": 3, "done": True}}
 
 
@@ -205,7 +211,7 @@ def test_a_job_that_reads_again_says_how_far_it_is_as_far_as_that_is_known(
         (sweep, replace(unknown, rows=900, total=1000, sweeping=True)),
     ]
 
-    def waits(_pipeline: Pipeline, show: Any) -> Any:
+    def waits(_pipeline: Pipeline, show: Any, **_only: Any) -> Any:
         for tables in steps:
             show(SimpleNamespace(tables=tables))
         return SimpleNamespace(tables=[])

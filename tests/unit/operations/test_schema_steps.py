@@ -16,7 +16,7 @@ from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape
 from operations.schema import work
 from operations.schema.evolving import Evolving
-from operations.schema.steps import Step, rows_read, steps_of
+from operations.schema.steps import Step, read_again, rows_read, steps_of
 from operations.schema.stopped import with_standing
 from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
@@ -335,3 +335,12 @@ def test_every_view_that_stands_is_named_also_of_another_table_in_the_same_flow(
         "t": "view a can't follow; what stands: views a, b\n  what to do: correct it"
     }
     assert with_standing(build, {"v": why})["v"].splitlines()[0].endswith("; what stands: view c")
+
+
+def test_who_reads_a_table_again_waits_for_that_one(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that can't be swept had it read again for ever."""
+    waited: list[Any] = []
+    monkeypatch.setattr("connectors.resnapshot.read_anew", lambda *_: None)
+    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_, only: waited.append(only))
+    read_again(lambda _: None, pipeline, "public.t", "a IS NOT NULL", sweep=False)
+    assert waited == [["public.t"]]

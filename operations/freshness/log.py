@@ -14,7 +14,7 @@ from datetime import datetime
 
 import psycopg
 
-from cdc.errors import HeadwaterError, SourceUnavailable
+from cdc.errors import HeadwaterError
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets
 from cdc.log.topics import ids_of
@@ -231,10 +231,7 @@ class SourceLog:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            try:
-                self._connection = connect(self.pipeline.source)
-            except psycopg.Error as error:
-                raise SourceUnavailable(f"Postgres does not answer: {error}") from error
+            self._connection = connect(self.pipeline.source)
         return self._connection
 
 

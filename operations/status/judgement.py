@@ -117,7 +117,6 @@ class SinkFacts:
     """What is known of a sink, of the generation that readers see.
 
     Attributes:
-        flows: its flows that are not finished.
         state: of the generation where it has no flow yet: ``never run`` or ``starting``.
         paused: since when, by whom and why.
         erasing: it was an erasure that paused it.
@@ -133,7 +132,6 @@ class SinkFacts:
         letters: that stand: rows that readers see as they were before, or not at all.
     """
 
-    flows: Sequence[FlowFacts] = ()
     state: str = "never run"
     paused: str | None = None
     erasing: bool = False

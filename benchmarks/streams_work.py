@@ -97,7 +97,7 @@ def main(said: Mapping[str, Any]) -> None:
 def _ours(spark: SparkSession, said: Mapping[str, Any], folder: Path) -> tuple[Any, Path]:
     topic = said["topic"]
     view = analyse_stateful(spark, replace(VIEWS[said["operator"]], topics=(topic,)))
-    letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]})
+    letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]}, 10 << 20)
     sink = {"type": "redis", "name": "cache", "url": said["redis"], "key_prefix": f"bench-{topic}:"}
     sink |= {"targets": {view.name: {}}, "give_up_seconds": 30.0}
     spec = FlowSpec(

@@ -11,6 +11,7 @@ HeadwaterError
 ├── StackError                  a local server could not be fetched, started or stopped
 ├── SourceError                 Postgres said no, or is not as it must be
 │   ├── SourceUnavailable       (transient)
+│   │   └── SourceRefused       (transient) it refuses a login, for a reason that we do not know
 │   ├── NoPassword              the server wants a password and was given none
 │   ├── MayNotRead              the role has no SELECT on a table
 │   ├── SlotLost                the replication slot is gone or was invalidated
@@ -51,8 +52,7 @@ HeadwaterError
     ├── SinkUnavailable         (transient) retry with back-off; holds the batch
     └── SinkRefused             the target said no for good: wrong settings, missing rights
 
-``transient`` tells retry policies whether the same call may succeed later (dlt marks its errors the same way). ``code``
-is stable and documented in docs/errors.md; a test compares the two.
+``transient``: the same call may succeed later. ``code`` is stable, and documented in docs/errors.md (a test compares).
 """
 
 from __future__ import annotations
@@ -83,11 +83,7 @@ class HeadwaterError(Exception):
 
 
 class ConfigError(HeadwaterError):
-    """The user's input is wrong; nothing was done.
-
-    Attributes:
-        parts: the single problems, when it tells of several (cdc/gather.py).
-    """
+    """The user's input is wrong; nothing was done. ``parts``: each problem, if it tells of several (cdc/gather.py)."""
 
     code = "config"
     parts: tuple[ConfigError, ...] = ()
@@ -146,6 +142,12 @@ class SourceUnavailable(SourceError):
 
     code = "source-unavailable"
     transient = True
+
+
+class SourceRefused(SourceUnavailable):
+    """Postgres refuses a login in words that we do not know, which come without a code: for good, or for now."""
+
+    code = "source-refused"
 
 
 class NoPassword(SourceError):

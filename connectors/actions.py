@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 
 # So many actions, or tables of one, are more than a person reads one by one.
 MANY = 4
+# What Postgres says of a table, or a function, that it does not find.
+MISSING = ("42P01", "42883")
+# Those that fire in our session, with a function that finds names by the search path of whoever calls it.
+EVENT_TRIGGERS = """
+SELECT quote_ident(e.evtname), p.oid::regprocedure::text
+FROM pg_event_trigger e JOIN pg_proc p ON p.oid = e.evtfoid JOIN pg_language l ON l.oid = p.prolang
+WHERE e.evtenabled IN ('O', 'A') AND l.lanname NOT IN ('c', 'internal')
+  AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE starts_with(setting, 'search_path='))
+ORDER BY 1
+"""
 Show = Callable[["Action"], None]
 # Told what begins, which may take long: an action, or None for a wait after the last one.
 Begins = Callable[["Action | None"], None]
@@ -108,10 +119,29 @@ def run_all(servers: Servers, actions: Sequence[Action], show: Show, begins: Beg
         except HeadwaterError as error:
             done = f"{number} of {len(actions)} steps are done" if number else "no step is done"
             error.means = "; ".join(filter(None, [error.means, f"stopped at «{action}», {done}"]))
-            error.fix = error.fix or "remove the cause"
+            error.fix = error.fix or _of_event_triggers(servers, error) or "remove the cause"
             error.fix += "; running the same command again continues from there"
             raise
         show(action)
+
+
+def _of_event_triggers(servers: Servers, error: HeadwaterError) -> str:
+    """What to do where somebody's event trigger may have failed in our session; empty where there is none.
+
+    Ours has no search path but the system's, so that nobody's objects are taken for others: a function that has none of
+    its own does not find what it names without a schema.
+    """
+    if getattr(error.__cause__, "sqlstate", None) not in MISSING:
+        return ""
+    with suppress(HeadwaterError), explained("looking for event triggers"):
+        rows = servers.setup.execute(EVENT_TRIGGERS).fetchall()
+        each = "; ".join(f"ALTER FUNCTION {function} SET search_path = …" for _, function in rows)
+        if rows:
+            return (
+                f"if that is what event trigger {', '.join(str(name) for name, _ in rows)} uses: {each}, as the"
+                " function's owner, with the schemas that it needs; else remove the cause"
+            )
+    return ""
 
 
 def named(tables: Collection[str]) -> str:

@@ -157,9 +157,9 @@ def plan_captured(
     captured: Mapping[str, Captured],
     *,
     fresh: bool,
-    emptied: Collection[str] = (),
-    gaps: Mapping[str, Gap] | None = None,
-    stay: Collection[str] = (),
+    emptied: Collection[str],
+    gaps: Mapping[str, Gap],
+    stay: Collection[str],
 ) -> tuple[list[Action], list[Action]]:
     """Changes to the list. Pure.
 
@@ -176,7 +176,7 @@ def plan_captured(
     Returns:
         Actions to do before the connector changes, and after it.
     """
-    wanted, gaps = sorted(tables), gaps or {}
+    wanted = sorted(tables)
     state = "initial" if fresh else "wanted"
     come = [table for table in wanted if table not in captured or table in emptied or table in gaps]
     if fresh:  # what an earlier, dropped capture remembers is void

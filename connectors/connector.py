@@ -15,6 +15,7 @@ from connectors.captured import mark, read_captured
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
 from connectors.lost_offset import refuse_lost_offset
+from connectors.offset import in_snapshot
 from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
 from connectors.source_gaps import refuse_gap
@@ -42,7 +43,7 @@ class RunningConnector:
     @property
     def in_snapshot(self) -> bool:
         """The initial snapshot has not ended; when interrupted it begins again from nothing."""
-        return self.offset is not None and "snapshot" in self.offset
+        return self.offset is not None and in_snapshot(self.offset)
 
     @property
     def in_incremental_snapshot(self) -> bool:
@@ -52,7 +53,7 @@ class RunningConnector:
     @property
     def streaming(self) -> bool:
         """The initial snapshot is done."""
-        return self.offset is not None and "snapshot" not in self.offset
+        return self.offset is not None and not in_snapshot(self.offset)
 
 
 def read_connector(client: ConnectClient, name: str) -> RunningConnector | None:
@@ -64,14 +65,12 @@ def read_connector(client: ConnectClient, name: str) -> RunningConnector | None:
     config = client.config(name)
     if config is None:
         return None
-    offsets = client.offsets(name)
-    return RunningConnector(
-        {k: v for k, v in config.items() if k not in ADDED}, client.status(name), offsets[0] if offsets else None
-    )
+    offset = client.offset(name)
+    return RunningConnector({k: v for k, v in config.items() if k not in ADDED}, client.status(name), offset)
 
 
 def plan_connector(
-    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool = False, skipped: bool = False
+    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool, skipped: bool
 ) -> list[Action]:
     """What must change in Kafka Connect. Pure.
 
@@ -113,7 +112,7 @@ def start_again(client: ConnectClient, name: str) -> None:
         ConnectError: Connect refused, or the connector did not stop (ConnectUnavailable: transient).
     """
     status = client.status(name)
-    if not client.offsets(name):
+    if client.offset(name) is None:
         if status is None or status.connector != "STOPPED":
             client.stop(name)
             client.wait_stopped(name)
@@ -131,7 +130,7 @@ def keeping(pipeline: Pipeline) -> list[str]:
 
 
 def plan_renewal(
-    name: str, tables: Sequence[str], topics: Sequence[Topic], histories: Sequence[str] = (), *, there: bool
+    name: str, tables: Sequence[str], topics: Sequence[Topic], histories: Sequence[str], *, there: bool
 ) -> list[Action]:
     """Restart a connector whose tables are others than it knows; meanwhile make some topics anew. Pure.
 
@@ -168,18 +167,18 @@ def _create(name: str, wanted: dict[str, str]) -> Any:
     def run(servers: Servers) -> None:
         # Stopped at first: Connect keeps the offsets of a deleted namesake, and tells them only of one that exists.
         servers.connect.create_stopped(name, wanted)
-        offsets = servers.connect.offsets(name)
+        offset = servers.connect.offset(name)
         slot = read_slot(servers.source, servers.pipeline.source.slot)
         listed = read_captured(servers.setup, servers.names)
         captured = listed.values()
-        if offsets and slot is None and all(one.state == "initial" for one in captured):
+        if offset is not None and slot is None and all(one.state == "initial" for one in captured):
             # Somebody deleted the namesake before `drop` could make Connect forget it, and a first snapshot is meant.
             servers.connect.wait_stopped(name)
             servers.connect.delete_offsets(name)
-            offsets = []
+            offset = None
         try:
-            refuse_lost_offset(offsets[0] if offsets else None, listed)
-            refuse_gap(servers.pipeline.source.slot, slot, offsets[0] if offsets else None)
+            refuse_lost_offset(offset, listed)
+            refuse_gap(servers.pipeline.source.slot, slot, offset)
         except (SlotLost, LogGap):
             # `resnapshot --all` gets well from this, and needs the offset. Who has nothing yet does not.
             if all(one.state != "done" for one in captured):
@@ -242,5 +241,5 @@ def _used(servers: Servers, slot: Slot) -> bool:
     """Somebody streams from the slot, or the snapshot that precedes streaming is under way."""
     if slot.active:
         return True
-    offsets = servers.connect.offsets(servers.connector)
-    return not offsets or "snapshot" in offsets[0]
+    offset = servers.connect.offset(servers.connector)
+    return offset is None or in_snapshot(offset)

@@ -16,9 +16,10 @@ from confluent_kafka import KafkaError as CoreError
 from confluent_kafka import Message, Producer
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import Kafka, untaken
+from cdc.log.client import Kafka
 from cdc.log.opening import opened
 from cdc.log.records import SILENCE_SECONDS, records
+from cdc.log.refusals import untaken
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN
 from connectors.advisory_lock import changing

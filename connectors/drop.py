@@ -8,12 +8,13 @@ from cdc.errors import SourceError
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
 from cdc.pipeline.models import DEAD_LETTERS
+from cdc.sql_names import sql_name
 from connectors.actions import Action, Show, run_all
 from connectors.advisory_lock import changing
 from connectors.captured import read_captured, read_left
 from connectors.connector import read_connector
 from connectors.database.owners import refuse_foreign
-from connectors.database.publication import read_publication
+from connectors.database.publication import made_here, read_publication
 from connectors.database.schema import drop_schema
 from connectors.database.sessions import end_sessions
 from connectors.database.slot import drop_lost_slot, drop_slot, read_slot
@@ -50,8 +51,7 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
         actions.append(Action("connector", servers.connector, detail, "present", None, _connector))
     if slot is not None:
         actions.append(_slot(servers, slot.plugin, slot.database))
-    if read_publication(servers.setup, pipeline.source.publication) is not None:
-        actions.append(Action("publication", pipeline.source.publication, "drop", "present", None, _publication))
+    actions += _of_publication(servers)
     with explained("reading what there is to drop"):
         triggers = sorted(t for t, _, _ in servers.setup.execute(TRIGGERS, [names.truncate_trigger]))
         ours = servers.setup.execute(
@@ -127,6 +127,18 @@ def _slot(servers: Servers, plugin: str, database: str) -> Action:
     return Action("slot", name, "drop; Postgres may then forget the WAL it kept", "present", None, _drop_slot)
 
 
+def _of_publication(servers: Servers) -> list[Action]:
+    """What is to be done with the publication; one that stays is an action that does nothing, and says why."""
+    name = servers.pipeline.source.publication
+    actual = read_publication(servers.setup, name)
+    if actual is None:
+        return []
+    if actual.owned and made_here(actual, name, servers.names):
+        return [Action("publication", name, "drop", "present", None, _publication)]
+    whose = "this pipeline has not made it" if actual.owned else f"it belongs to {actual.owner}"
+    return [Action("publication", name, f"stays: {whose}; DROP PUBLICATION {sql_name(name)}", "present", "present")]
+
+
 def _connector(servers: Servers) -> None:
     name = servers.connector
     drop_lost_slot(servers.source, servers.pipeline.source.slot)
@@ -178,7 +190,8 @@ def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bo
         topics: delete the changelog topics and the dead letters too.
 
     Returns:
-        What was removed; empty when there was nothing.
+        What was removed; empty when there was nothing. What stays, as it is somebody else's, is among them, with an
+        ``after``.
 
     Raises:
         HeadwaterError: an action failed; the message says how far it got. Running it again continues.

@@ -50,6 +50,11 @@ class Names:
         return [self.qualified(table) for table in (self.heartbeat, self.signal, self.marker)]
 
     @property
+    def publication(self) -> str:
+        """The publication, unless the file names another one."""
+        return f"headwater_{self.name}"
+
+    @property
     def captured(self) -> str:
         """Table that remembers how each captured table was, or is to be, snapshotted."""
         return f"captured_{self.name}"

@@ -9,7 +9,7 @@ from connectors.captured import plan_captured
 from connectors.connector import keeping, plan_connector, plan_renewal
 from connectors.database.grants import plan_grants
 from connectors.database.identity import plan_replica_identity
-from connectors.database.publication import plan_publication
+from connectors.database.publication import plan_publication, used_elsewhere
 from connectors.database.schema import plan_schema
 from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
@@ -70,6 +70,9 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
     facts = [fact for name, fact in actual.facts.items() if not is_outbox(pipeline, name)]
     refuse_unfit(servers)
     refuse_old_records(servers, actual)
+    error = used_elsewhere(actual.publication, pipeline.source.publication, names, [*captured, *names.published])
+    if error is not None and not actual.captured:
+        raise error
     publication, publication_after = plan_publication(
         actual.publication,
         pipeline.source.publication,

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from pydantic import SecretStr
 
-from cdc.errors import SourceError, SourceUnavailable
+from cdc.errors import SourceError, SourceRefused, SourceUnavailable
 from cdc.pipeline import Source
 from cdc.waits import waiting_for
 from connectors.session_settings import ours
@@ -42,11 +42,19 @@ STATEMENT_SECONDS = 60
 # A Postgres that is frozen answers nothing and breaks nothing: whoever looks at it again and again lets go after this,
 # which is longer than the server's own timeout of a statement (see ``within``).
 ANSWER_SECONDS = STATEMENT_SECONDS + 15.0
-# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use.
+# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use. Postgres
+# says them in the language of its own lc_messages, which only a superuser's session may set: see REFUSAL.
 TERMINAL = (
     *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
     *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
 )
+# And these that it will let somebody in again.
+PASSING = (
+    *("starting up", "shutting down", "recovery mode", "not yet accepting", "is not accepting connections"),
+    *("too many", "connection slots are reserved", "terminating connection"),
+)
+# How a message of libpq goes on where it was the server that said no: by its severity, a word of the server's language.
+REFUSAL = re.compile(r"failed: [^\s:]+:  ")
 
 # Nor is it any for what libpq, or the server, has against the other's TLS. Its words stand in several lines, whose last
 # one is advice.
@@ -96,7 +104,8 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         A connection; the caller closes it (it is a context manager).
 
     Raises:
-        SourceUnavailable: no answer (transient).
+        SourceUnavailable: no answer, or nobody is let in for now (transient).
+        SourceRefused: the server refused for a reason that we do not know (transient).
         SourceError: the server refused the login or the database, or it is a pooler that shares its sessions
             (terminal).
     """
@@ -127,7 +136,7 @@ def is_pooled(connection: Connection) -> bool:
 def pooler_error(source: Source) -> SourceError:
     """The error of an address at which a pooler answers."""
     return SourceError(
-        f"{source.host}:{source.port} is a connection pooler, not Postgres: replication does not go through it,"
+        f"{source.address} is a connection pooler, not Postgres: replication does not go through it,"
         " and what a session sets may reach another session",
         fix="give Postgres's own address in source.host and source.port; applications may go on using the pooler",
     )
@@ -232,9 +241,9 @@ def _cut(connection: Connection) -> None:
 @contextmanager
 def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
     """Turn what keeps a session from being opened inside the block into our errors."""
-    where = f"{source.host}:{source.port}/{source.database} as {who}"
+    where = f"{source.address}/{source.database} as {who}"
     try:
-        with waiting_for(f"Postgres at {source.host}:{source.port}"):
+        with waiting_for(f"Postgres at {source.address}"):
             yield
     except psycopg.Error as error:
         reason = _last_line(error)
@@ -244,10 +253,25 @@ def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
         if whole := of_tls(error):
             better = next((way for part, way in OF_WORDS.items() if part in whole), TRUST)
             raise SourceError(f"no encrypted connection to {where}: {whole}", fix=better) from error
+        if said := refusal(error):
+            if any(part in said for part in PASSING):
+                again = "run the same command again when it does; or raise max_connections, where they are too many"
+                raise SourceUnavailable(f"Postgres lets nobody in for now at {where}: {said}", fix=again) from error
+            raise SourceRefused(f"Postgres answered, and refused {where}: {said}", fix=fix) from error
         raise SourceUnavailable(
             f"Postgres does not answer at {where}: {reason}",
             fix="start the server (`headwater up` for the local one), or correct source.host and source.port",
         ) from error
+
+
+def refusal(error: psycopg.Error) -> str:
+    """What the server itself said against a connection; empty where it said nothing, or was not reached. Pure.
+
+    Args:
+        error: of a connection that was not made.
+    """
+    *_, last = REFUSAL.split(str(error))  # libpq tells of each address, and of a try without TLS, the last one last
+    return " ".join(last.split()) if REFUSAL.search(str(error)) else ""
 
 
 def of_tls(error: psycopg.Error) -> str:

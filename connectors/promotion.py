@@ -32,9 +32,10 @@ from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import is_our_stop, note_stop, note_timeline, noted_timeline, read_history
 from connectors.debezium import connector_name
 from connectors.names import Names
+from connectors.offset import stored_lsn
 from connectors.postgres import LOCK_SECONDS, Connection, explained
 from connectors.rest import ConnectClient
-from connectors.source_gaps import Remembered, changed, stored_lsn
+from connectors.source_gaps import Remembered, changed
 
 REQUEST_SECONDS = 10.0
 # A connector that runs reads from its slot within seconds; one that does not after a minute reads elsewhere.
@@ -108,8 +109,7 @@ def _look(
         note_stop(connection, names, now.timeline, stopped=True)
     client.stop(name)
     client.wait_stopped(name)
-    offsets = client.offsets(name)
-    refuse_ahead(offsets[0] if offsets else None, now, switch)
+    refuse_ahead(client.offset(name), now, switch)
     note_timeline(connection, names, now.timeline)
 
 

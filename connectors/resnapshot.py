@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
@@ -36,6 +35,7 @@ from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
 from connectors.lost_offset import READ_AGAIN, read_up_to, refuse_lost_offset, refuse_read_twice
+from connectors.offset import moved, stored_lsn
 from connectors.plan import prepare
 from connectors.postgres import explained
 from connectors.renamed import refuse_renamed
@@ -51,7 +51,6 @@ from connectors.source_gaps import (
     refuse_other,
     refuse_other_database,
     refuse_unfollowed,
-    stored_lsn,
 )
 from connectors.tables.catalogue import near_misses, read_catalogue
 from connectors.topic_begins import Begins
@@ -345,18 +344,7 @@ def make_slot_anew(servers: Servers) -> int:
         row = servers.source.execute(CREATE_FAILOVER if failover else CREATE, [name]).fetchone()
     assert row is not None
     lsn = int(row[0])
-    offsets = servers.connect.offsets(servers.connector)
-    now = moved(offsets[0] if offsets else {}, lsn, time.time())
+    now = moved(servers.connect.offset(servers.connector) or {}, lsn, time.time())
     servers.connect.alter_offset(servers.connector, now, {"server": servers.pipeline.kafka.topic_prefix})
     servers.connect.resume(servers.connector)
     return lsn
-
-
-def moved(offset: Mapping[str, Any], lsn: int, now: float) -> dict[str, Any]:
-    """A connector's offset, as of everything before ``lsn`` being read. Pure.
-
-    Incremental snapshots that were under way are forgotten: every table is asked for anew.
-    """
-    kept = {k: v for k, v in offset.items() if not k.startswith("incremental_snapshot") and "snapshot" not in k}
-    kept.pop("lsn_events_processed", None)  # events of a transaction that was begun
-    return {**kept, "lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn, "messageType": "COMMIT", "ts_usec": int(now * 1e6)}

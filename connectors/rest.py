@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -21,6 +22,8 @@ from cdc.waits import waiting_for
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
 PATIENCE_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
+# Of one look among many, or where something else presses.
+LOOK_SECONDS = 5.0
 # Connect answers a restart before the statuses change; what is FAILED for so long has failed again.
 RESTART_SECONDS = 10.0
 POLL_SECONDS = 0.5
@@ -104,10 +107,7 @@ class ConnectClient:
     """
 
     def __init__(
-        self,
-        settings: Connect,
-        patience_seconds: float = PATIENCE_SECONDS,
-        request_seconds: float = REQUEST_SECONDS,
+        self, settings: Connect, patience_seconds: float = PATIENCE_SECONDS, request_seconds: float = REQUEST_SECONDS
     ) -> None:
         self.url = settings.url.rstrip("/")
         self.patience_seconds, self.request_seconds = patience_seconds, request_seconds
@@ -117,6 +117,16 @@ class ConnectClient:
             self.session.verify = settings.ca_certs
         if settings.user:
             self.session.auth = (settings.user, settings.password.get_secret_value() if settings.password else "")
+
+    @classmethod
+    @contextmanager
+    def impatient(cls, settings: Connect) -> Iterator[ConnectClient]:
+        """A client for one look, closed with the ``with``: a worker that does not answer is asked again at the next."""
+        client = cls(settings, patience_seconds=0, request_seconds=LOOK_SECONDS)
+        try:
+            yield client
+        finally:
+            client.close()
 
     def close(self) -> None:
         """Close the connection."""
@@ -245,8 +255,8 @@ class ConnectClient:
         states = tuple(task["state"] for task in raw["tasks"])
         return Status(raw["connector"]["state"], states, traces[0] if traces else "")
 
-    def offsets(self, name: str) -> list[dict[str, Any]]:
-        """Source offsets that Connect keeps for a connector, also while it is stopped; empty if there are none.
+    def offset(self, name: str) -> dict[str, Any] | None:
+        """Debezium's offset that Connect keeps for a connector, also while it is stopped; None if there is none.
 
         Raises:
             ConnectError: there is no such connector: Connect only tells for one that exists.
@@ -254,16 +264,13 @@ class ConnectClient:
         raw = self.request("GET", f"/connectors/{quote(name)}/offsets")
         if raw is None:
             raise ConnectError(f"there is no connector {name}", fix="run `headwater apply FILE`")
-        return [entry["offset"] for entry in raw["offsets"] if entry.get("partition") and entry.get("offset")]
+        kept = (entry["offset"] for entry in raw["offsets"] if entry.get("partition") and entry.get("offset"))
+        return next(kept, None)
 
     def resume(self, name: str) -> None:
         """Start a paused or stopped connector; returns when a failure from before is not told any more."""
         self.request("PUT", f"/connectors/{quote(name)}/resume")
         self._wait_untold(name)
-
-    def pause(self, name: str) -> None:
-        """Let the tasks idle; they keep their connections."""
-        self.request("PUT", f"/connectors/{quote(name)}/pause")
 
     def stop(self, name: str) -> None:
         """Shut the tasks down; needed before offsets can be deleted."""
@@ -275,12 +282,7 @@ class ConnectClient:
         self._wait_untold(name)
 
     def _wait_untold(self, name: str) -> None:
-        poll(
-            lambda: self.status(name),
-            lambda status: status is None or not status.failed,
-            RESTART_SECONDS,
-            POLL_SECONDS,
-        )
+        poll(lambda: self.status(name), lambda told: told is None or not told.failed, RESTART_SECONDS, POLL_SECONDS)
 
     def delete_offsets(self, name: str) -> None:
         """Forget how far a stopped connector has read. Deleting the connector alone keeps that for a later namesake."""

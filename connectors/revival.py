@@ -29,7 +29,6 @@ from connectors.rest import ConnectClient
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
 # One that meets its cause again runs for a while first: Debezium reads the log up to it. Not well until then.
 WELL_SECONDS = 180.0
-REQUEST_SECONDS = 5.0
 
 
 class Revival:
@@ -57,26 +56,24 @@ class Revival:
             return None
         now = time.monotonic() if now is None else now
         name = connector_name(self.pipeline)
-        client = ConnectClient(self.pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
         try:
-            status = client.status(name)
-            if status is None or not status.failed:
-                if now > self._due + max(self._pause, WELL_SECONDS):
-                    self._pause = FIRST_PAUSE
-                return None
-            if now < self._due:
-                return None
-            self.check()
-            if not client.offsets(name):  # it would begin with a first snapshot
-                self._refuse_lost_offset()
-            self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
-            start_again(client, name)
+            with ConnectClient.impatient(self.pipeline.connect) as client:
+                status = client.status(name)
+                if status is None or not status.failed:
+                    if now > self._due + max(self._pause, WELL_SECONDS):
+                        self._pause = FIRST_PAUSE
+                    return None
+                if now < self._due:
+                    return None
+                self.check()
+                if client.offset(name) is None:  # it would begin with a first snapshot
+                    self._refuse_lost_offset()
+                self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
+                start_again(client, name)
         except (SlotLost, LogGap):  # which are SourceErrors too
             raise
         except (ConnectError, SourceError, psycopg.Error):  # down, in a rebalance, or no login: looked at again
             return None
-        finally:
-            client.close()
         why = (status.trace.splitlines() or ["it does not tell why"])[0]
         return f"warning: connector {name} had failed, and was started again: {why[:300]}"
 

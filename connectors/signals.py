@@ -14,8 +14,9 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaException, Producer, TopicPar
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, SECONDS, Kafka, denied, translate, untaken
+from cdc.log.client import PARTITION_EOF, SECONDS, Kafka
 from cdc.log.opening import opened
+from cdc.log.refusals import denied, translate, untaken
 from cdc.log.registry import encoding_of
 from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError, SourceRefused
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from connectors.captured import read_captured
@@ -26,6 +26,7 @@ from connectors.database.timeline import noted_timeline, timelines_before
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
 from connectors.lost_offset import READ_AGAIN, refuse_lost_offset
 from connectors.names import Names
+from connectors.offset import reached_lsn, stored_lsn
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.renamed import refuse_renamed
 from connectors.rest import ConnectClient
@@ -33,9 +34,6 @@ from connectors.rest import ConnectClient
 GONE = "our own tables are gone from the database: it was restored from a copy from before `apply`"
 BEGIN_AGAIN = "`headwater recapture FILE`, which tells first what it costs"
 FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
-
-# A worker that does not answer within this time is asked again at the next check.
-CONNECT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def check_source(
     try:
         connection = connect(pipeline.source)
     except SourceError as error:  # down, or it refuses the login: the sinks go on with what the log holds
-        if not error.transient:
+        if not error.transient or isinstance(error, SourceRefused):
             told(error.what)
         return remembered
     told(None)
@@ -177,29 +175,17 @@ def _stored_offset(pipeline: Pipeline, *, missed: bool) -> tuple[bool, Mapping[s
     Raises:
         SourceChanged: the slot is ``missed`` because the file names another one than the connector has (terminal).
     """
-    client = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=CONNECT_SECONDS)
     try:
-        offsets = client.offsets(connector_name(pipeline))
-        if missed:
-            refuse_renamed(pipeline, client.config(connector_name(pipeline)) or {})
+        with ConnectClient.impatient(pipeline.connect) as client:
+            offset = client.offset(connector_name(pipeline))
+            if missed:
+                refuse_renamed(pipeline, client.config(connector_name(pipeline)) or {})
     except ConnectError:
         return False, None
-    finally:
-        client.close()
-    return True, offsets[0] if offsets else None
+    return True, offset
 
 
 # -- the rules, pure ---------------------------------------------------------------------------------------------------
-
-
-def stored_lsn(offset: Mapping[str, Any] | None) -> int | None:
-    """How far a connector has read, of its offset; None before streaming has begun.
-
-    ``lsn`` alone is not it: the first record of a transaction may stand before the commit of the one before.
-    """
-    if offset is None or "snapshot" in offset:
-        return None
-    return max(int(offset.get(name) or 0) for name in ("lsn", "lsn_commit", "lsn_proc"))
 
 
 def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | None) -> None:
@@ -217,11 +203,11 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
     """
     streamed = stored_lsn(offset)
     if slot is not None and slot.wal_status == "lost":
+        why, prevents = slot.why_lost
         raise SlotLost(
-            f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
+            f"Postgres has invalidated slot {slot_name}: {why} (wal_status lost)",
             means="changes since then cannot be read; the connector would stay silent, or fail",
-            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN};"
-            " raise max_slot_wal_keep_size or keep the connector running",
+            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN}; {prevents}",
         )
     if slot is None and streamed is not None:
         raise SlotLost(
@@ -263,7 +249,7 @@ def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None)
     """
     if remembered is None:
         return
-    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    where = pipeline.source.address
     if now.system_identifier != remembered.system_identifier:
         raise changed(
             f"{where} is another Postgres cluster: its system identifier is {now.system_identifier}, not"
@@ -288,7 +274,7 @@ def refuse_shorter(
         return
     if remembered.installation is not None and witness is not None and witness[0] != remembered.installation:
         return
-    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    where = pipeline.source.address
     if now.wal_lsn < remembered.wal_lsn:
         raise changed(
             f"the log of {where} ends at {format_lsn(now.wal_lsn)}, and went to {format_lsn(remembered.wal_lsn)}"
@@ -324,7 +310,7 @@ def refuse_future(now: Moment, offset: Mapping[str, Any] | None) -> None:
     """
     if offset is None or now.standby:
         return
-    read = max(int(offset.get(name) or 0) for name in ("lsn", "lsn_commit", "lsn_proc"))
+    read = reached_lsn(offset)  # also in a snapshot
     if read > now.wal_lsn:
         raise changed(
             f"the connector has read up to {format_lsn(read)}, but the database's log ends at"

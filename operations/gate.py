@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError, StateError, TableChanged
@@ -38,6 +38,7 @@ from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
 from spark.disk.made_of import as_defined, outdated
+from spark.disk.notes import glance
 from spark.disk.state import Generation
 
 if TYPE_CHECKING:
@@ -255,11 +256,11 @@ def _path(pipeline: Pipeline) -> Path:
 
 def _accepted(pipeline: Pipeline) -> dict[str, list[str]]:
     """What Spark has accepted: of a fold with the fields of its state, which an older Headwater did not note."""
-    try:
-        said = json.loads(_path(pipeline).read_text())
+
+    def of(said: Any) -> dict[str, list[str]]:
         return {str(one): [] for one in said} if isinstance(said, list) else dict(said)
-    except (FileNotFoundError, ValueError, TypeError):
-        return {}
+
+    return glance(_path(pipeline), of, {})
 
 
 def _as_spark_found(pipeline: Pipeline, views: Sequence[View]) -> list[View]:

@@ -43,6 +43,7 @@ from operations.state.history import bound_here, history_sinks
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
 from spark.disk.made_of import as_defined
+from spark.disk.notes import read_note
 
 FILE, LOCK = "recapture.json", "recapture.lock"
 STEP_SECONDS = 0.5
@@ -81,14 +82,9 @@ def begun(pipeline: Pipeline) -> Recapture | None:
         StateError: its note can't be read (terminal).
         SourceError: Postgres does not answer (transient), or refuses.
     """
-    path = _path(pipeline)
-    try:
-        at = Recapture(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix="remove it, then run the same command again") from error
-    return at if _goes_on(pipeline, at) else None
+    fix = "remove it, then run the same command again"
+    at = read_note(_path(pipeline), lambda note: Recapture(**note), fix)
+    return at if at is not None and _goes_on(pipeline, at) else None
 
 
 def _goes_on(pipeline: Pipeline, at: Recapture) -> bool:
@@ -170,7 +166,7 @@ def _refuse_rows_left(pipeline: Pipeline) -> None:
 def _history(pipeline: Pipeline) -> str:
     now = _moment(pipeline)
     # Of two databases of one cluster the identifier is the same: which one is meant is told by its name only.
-    where = f"{pipeline.source.host}:{pipeline.source.port} (database {pipeline.source.database})"
+    where = f"{pipeline.source.address} (database {pipeline.source.database})"
     try:
         known = json.loads(memory(pipeline).read_text())["system_identifier"]
     except (FileNotFoundError, ValueError, KeyError):
@@ -300,12 +296,7 @@ def _leave(pipeline: Pipeline, say: Say) -> None:
 def _build(pipeline: Pipeline, taken: Text, sink: str, say: Say) -> bool:
     """A sink's new generation, in a process of its own; the one that it replaces is of no use any more."""
     with Apart(build, taken, sink, None) as child:
-        while not child.ended():
-            for line in child.lines():
-                say(line)
-            time.sleep(STEP_SECONDS)
-        for line in child.lines():
-            say(line)
+        child.follow(say, lambda: time.sleep(STEP_SECONDS))
         equal = child.result()
     if equal:
         for entry in register_of(pipeline, sink).previous():

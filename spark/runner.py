@@ -27,16 +27,11 @@ from spark.disk.status import FlowStatus
 from spark.flow import Flow
 from spark.log_gaps import LogWatch
 from spark.pulse import MERGES, sign_of
-from spark.running import FIRST_PAUSE, Query, Running, Start, state
+from spark.running import Query, Running, Start, state
 from spark.unread import Look
 
 _log = logging.getLogger(__name__)
 
-# At most between two starts of a flow that failed: long enough not to burn the machine while a sink is away for an
-# hour.
-LONGEST_PAUSE = 30.0
-# A flow that ran this long was well: its next failure begins with the short pause again.
-WELL_AFTER = 60.0
 # Flows that are started, or stopped, at one time. After a migration all of them are; one after the other, the readers
 # of the last one waited for the sum.
 HANDS = 4
@@ -157,7 +152,7 @@ class Runner:
     def abandon(self, reason: str) -> None:
         """Every flow has failed because Spark itself is gone; nothing of it is called any more."""
         for run in self.running:
-            run.query, run.failed, run.last_error = None, True, reason
+            run.give_up(reason)
         self.step()
 
     def _of(self, folder: Path) -> list[Running]:
@@ -239,7 +234,7 @@ class Runner:
             now = time.monotonic()
             let_in = any(one.has_run for one in [*self.running])
             terminal = not error.transient or run.is_refused(error, now, let_in=let_in)
-            self._failure(run, str(error), terminal=terminal, now=now)
+            run.failed_with(str(error), terminal=terminal, now=now)
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
             self._unbegun(run)
             self._spark_failure(run, str(error), time.monotonic())
@@ -256,51 +251,33 @@ class Runner:
         if error is None:
             run.finished = True
             return
-        text = failures.whole(error)
-        if now - run.started > WELL_AFTER:
-            run.pause, run.lost = FIRST_PAUSE, 0
-        self._spark_failure(run, text, now)
+        run.has_ended(now)
+        self._spark_failure(run, failures.whole(error), now)
 
     def _halt(self, run: Running, now: float) -> None:
         """Stop a flow before it reads on: its start looks at the log, and refuses, or finds that nothing was missed."""
         assert run.query is not None
         self._end(run.query)
-        run.query, run.retry_at = None, now
-        run.restarts.add("looked at the log: it may have forgotten deletes that were not read yet")
+        run.again(now, "looked at the log: it may have forgotten deletes that were not read yet")
 
     def _spark_failure(self, run: Running, text: str, now: float) -> None:
         if why := next((why for harmless, why in _HARMLESS.items() if harmless.search(text)), None):
-            run.query, run.retry_at = None, now
-            run.restarts.add(why)
+            run.again(now, why)
             return
         if failures.full_here(text):
-            self._failure(run, failures.no_room(run.flow.checkpoint, text), terminal=False, now=now)
+            run.failed_with(failures.no_room(run.flow.checkpoint, text), terminal=False, now=now)
             return
         kinds = failures.kinds(text)
         run.taken, run.doubts = run.taken or Fenced in kinds, ShapeUnknown in kinds
         run.lost = run.lost + 1 if _LOST.search(text) else 0
         terminal = failures.refused(text) or run.lost >= LOST_TIMES
-        self._failure(run, failures.explain(text), terminal=terminal, now=now)
-
-    @staticmethod
-    def _failure(run: Running, reason: str, *, terminal: bool, now: float) -> None:
-        if run.failed:  # Spark went away under its start
-            return
-        run.last_error = reason
-        run.query = None
-        if terminal:
-            run.failed = True
-            return
-        run.restarts.add(reason)
-        run.retry_at = now + run.pause
-        run.pause = min(run.pause * 2, LONGEST_PAUSE)
+        run.failed_with(failures.explain(text), terminal=terminal, now=now)
 
     def _report(self, run: Running) -> FlowStatus:
         if run.query is not None:
             run.meter.current_at = time.time()
             if run.meter.read(run.query, partial(self._tell, run.flow)) and not run.alive:
-                # It reads, and what failed before has gone through: also an idle flow has recovered then.
-                run.alive, run.last_error, run.lost = True, None, 0
+                run.reports_well()
             run.pulse.look(run.meter.batch_id, partial(sign_of, self.spark, run.query))
         return self._write(run, state(run))
 
@@ -355,7 +332,7 @@ class Runner:
         self._arrived(run)
         if run.query is not None:
             self._end(run.query)
-        run.query, run.failed, run.last_error = None, True, reason
+        run.give_up(reason)
         self._write(run, "failed")
 
     @staticmethod

@@ -21,6 +21,11 @@ from spark.pulse import Pulse
 # The pause before a flow that failed is started again for the first time: short enough to be back soon after a broker's
 # restart.
 FIRST_PAUSE = 1.0
+# At most between two starts of a flow that failed: long enough not to burn the machine while a sink is away for an
+# hour.
+LONGEST_PAUSE = 30.0
+# A flow that ran this long was well: its next failure begins with the short pause again.
+WELL_AFTER = 60.0
 
 
 class Query(Protocol):
@@ -85,6 +90,43 @@ class Running:
         if self.refused_since is None:
             self.refused_since = now
         return not let_in and now - self.refused_since >= REFUSED_SECONDS
+
+    def again(self, now: float, why: str) -> None:
+        """Its query has ended and nothing is wrong: it is to be started now."""
+        self.query, self.retry_at = None, now
+        self.restarts.add(why)
+
+    def failed_with(self, reason: str, *, terminal: bool, now: float) -> None:
+        """Its query or its start has failed: it is started again after a pause, which grows.
+
+        Args:
+            reason: why.
+            terminal: it can't go on, and is not started again.
+            now: on the monotonic clock.
+        """
+        if self.failed:  # Spark went away under its start
+            return
+        if terminal:
+            self.give_up(reason)
+            return
+        self.last_error, self.query = reason, None
+        self.restarts.add(reason)
+        self.retry_at = now + self.pause
+        self.pause = min(self.pause * 2, LONGEST_PAUSE)
+
+    def give_up(self, reason: str) -> None:
+        """It stays failed, whatever it was."""
+        # In this order: another thread may report at any moment, and a flow has not failed without a reason.
+        self.last_error, self.query, self.failed = reason, None, True
+
+    def has_ended(self, now: float) -> None:
+        """Its query has ended with an error: where it ran long enough, that has nothing to do with those before."""
+        if now - self.started > WELL_AFTER:
+            self.pause, self.lost = FIRST_PAUSE, 0
+
+    def reports_well(self) -> None:
+        """Its query reads, and what failed before has gone through: also an idle flow has recovered then."""
+        self.alive, self.last_error, self.lost = True, None, 0
 
     @property
     def has_run(self) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from cdc.errors import DiskFull, LogTruncated
 from cdc.log.ends import Offsets, lacking
 from cdc.polling import poll
 from spark.disk.checkpoint import batch_offsets, planned
 from spark.disk.files import write_atomic
-from spark.disk.notes import read_note
+from spark.disk.notes import offsets_of_json, read_note
 from spark.flow import Flow
 
 # A broker that comes back from a crash, or has just become a leader, tells ends from before it has recovered them, or
@@ -67,7 +66,7 @@ def flow_bounds(ask: Callable[[], Bounds], flow: Flow, place: Offsets, who: str,
     """
     note = flow.folder / SHORTER
     fix = f"{fix}; or, where the data that was lost is back, remove {note}"
-    if lost := lacking(read_note(note, _ends_of, fix) or {}, place):
+    if lost := lacking(read_note(note, offsets_of_json, fix) or {}, place):
         raise _shorter(who, "ended", lost, fix)
     first, ends = _settled(ask, place)
     if lost := lacking(ends, place):
@@ -79,10 +78,6 @@ def flow_bounds(ask: Callable[[], Bounds], flow: Flow, place: Offsets, who: str,
 
 def _settled(ask: Callable[[], Bounds], place: Offsets) -> Bounds:
     return poll(ask, lambda bounds: not lacking(bounds[1], place), SHORTER_SECONDS, AGAIN_SECONDS)
-
-
-def _ends_of(raw: Any) -> Offsets:
-    return {topic: {int(part): int(end) for part, end in parts.items()} for topic, parts in raw.items()}
 
 
 def _shorter(who: str, ends: str, lost: Lost, fix: str) -> LogTruncated:

@@ -14,11 +14,11 @@ ends of such a look has read everything written up to that moment; whatever it h
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cdc.log.ends import Offsets, reached
+from spark.disk.notes import offsets_of_json
 
 # Looks that were not reached yet are kept this far apart: the answer is late by a hundredth of the retention at most.
 PARTS = 100
@@ -110,8 +110,4 @@ class Unread:
         marks = tuple(Mark(int(batch), float(since)) for batch, since in found["marks"])
         if not marks:
             raise ValueError("no marks")
-        return cls(marks, tuple(Look(float(at), _offsets(ends)) for at, ends in found["looks"]))
-
-
-def _offsets(ends: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
+        return cls(marks, tuple(Look(float(at), offsets_of_json(ends)) for at, ends in found["looks"]))

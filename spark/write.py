@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
-from itertools import chain, starmap
+from itertools import chain
 
 import pyarrow as pa
 
@@ -25,14 +25,11 @@ from sinks.retry import repeats
 from spark.behind import Behind
 from spark.ending import end_task
 from spark.reading.computed import Failure, Results
-from spark.reading.entries import TALLY, Decoded, Entry, decode_batches
+from spark.reading.entries import Decoded, Entry, decode_batches, entries_in
 from spark.reading.spec import FlowSpec, unpack
 
 # As an entry's offset: its document was never written, so nothing need be deleted if the view's condition is not met.
 NEW = -2
-
-# Columns of an entry between the halves, in the order of ``Entry``.
-OWN = Entry._fields[:8]
 
 SUMMARY = pa.schema(
     [
@@ -86,15 +83,10 @@ def from_arrow(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
         spec: the flow's work, of one view.
         batch: as ``apply_entries`` gets it.
     """
-    (view,) = spec.views.values()
-    results = Results(view, batch)
+    results = Results(spec.view, batch)
     entries, letters = [], []
-    records = sent = 0
-    own = (batch.column(name).to_pylist() for name in OWN)
-    for at, entry in enumerate(starmap(Entry, zip(*own, strict=True))):
-        if entry.view == TALLY:
-            records, sent = records + entry.offset, sent + entry.version
-            continue
+    own, tally = entries_in(batch)
+    for at, entry in own:
         if entry.document is None:
             entries.append(entry)
             continue
@@ -107,7 +99,7 @@ def from_arrow(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
                 entries.append(entry._replace(document=None))
         else:
             entries.append(entry._replace(document=merge_fields(entry.document, fields)) if fields else entry)
-    return Decoded(entries, letters, records, sent)
+    return Decoded(entries, letters, *tally)
 
 
 def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:

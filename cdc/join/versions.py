@@ -24,7 +24,7 @@ MICROS_OF_MS = 1000
 READ_MARK = "r"
 
 
-def version_id(key: str, position: int, offset: int, *, read: bool = False) -> str:
+def version_id(key: str, position: int, offset: int, *, read: bool) -> str:
     """A version's id in the store: two changes of a row may share a position, and none shares both."""
     return f"{key}@{position:016x}{offset:010x}{READ_MARK if read else ''}"
 

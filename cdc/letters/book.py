@@ -43,7 +43,6 @@ class Book:
         covered: keys of letters that stand behind a tombstone that did not mean them, or an older version's letter.
         beyond_from: the offset of the first letter that was not remembered; None if all were.
         uncounted: builds of which letters came that were not even counted.
-        unreadable: records that are no letter.
     """
 
     most: int | None = None
@@ -51,7 +50,6 @@ class Book:
     covered: set[bytes] = field(default_factory=set)
     beyond_from: int | None = None
     uncounted: set[Build] = field(default_factory=set)
-    unreadable: int = 0
     # Of those that are only counted: the hash of each one's key, and its offset.
     _beyond: dict[Build, dict[int, int]] = field(default_factory=dict)
 
@@ -83,8 +81,7 @@ class Book:
         try:
             letter = DeadLetter.from_json(value)
         except DecodeError:
-            self.unreadable += 1
-            return
+            return  # no letter
         if self._overtaken(key, letter):
             self.covered.add(key)
             return

@@ -1,9 +1,10 @@
-"""The brokers' admin interface: topics as they are, and changes to them."""
+"""The brokers: their topics as they are, changes to them, where they end, and a consumer of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -18,11 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
     ResourceType,
 )
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import retry, retry_if_exception_type, wait_exponential
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
-from cdc.log.opening import Heard, opened
+from cdc.log.opening import Heard, opened, watched
+from cdc.log.refusals import translate
 from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
@@ -34,33 +36,6 @@ ATTEMPTS = 3
 T = TypeVar("T")
 # The end of a partition is told by an event: offsets count transaction markers, which a reader never sees.
 PARTITION_EOF = CoreError._PARTITION_EOF
-TRANSIENT = {
-    "_TRANSPORT",
-    "_RESOLVE",
-    "_TIMED_OUT",
-    "_TIMED_OUT_QUEUE",
-    "_MSG_TIMED_OUT",
-    "_ALL_BROKERS_DOWN",
-    "REQUEST_TIMED_OUT",
-    "NOT_CONTROLLER",
-    "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_FOR_PARTITION",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "BROKER_NOT_AVAILABLE",
-    "COORDINATOR_NOT_AVAILABLE",
-    "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-}
-
-# Of a refusal's name, after what it is about; and the rights there.
-DENIED = "AUTHORIZATION_FAILED"
-RIGHTS = {
-    "TOPIC_": "read, describe, create, alter and write the pipeline's topics",
-    "GROUP_": "read, describe and delete the consumer groups that begin with headwater-",
-    "TRANSACTIONAL_ID_": "describe and write the transactional ids that begin with headwater-erase.",
-    "CLUSTER_": "create topics, on the cluster or on the pipeline's prefix",
-}
 
 
 @dataclass(frozen=True)
@@ -86,7 +61,7 @@ def _patient(function: Callable[..., T]) -> Callable[..., T]:
     """Ask again when a leader moves or a broker restarts: a client's first answer after that is often an error."""
     retrying = retry(
         retry=retry_if_exception_type(KafkaUnavailable),
-        stop=stop_after_attempt(ATTEMPTS),
+        stop=lambda asked: asked.attempt_number >= asked.args[0].attempts,
         wait=wait_exponential(multiplier=0.5, max=3.0),
         reraise=True,
     )
@@ -109,11 +84,32 @@ class Kafka:
     """
 
     def __init__(self, pipeline: Pipeline, seconds: float = SECONDS) -> None:
-        self.seconds = seconds
+        self.seconds, self.attempts = seconds, ATTEMPTS
         self.bootstrap = pipeline.kafka.bootstrap
         self.heard = Heard()
-        self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0, "error_cb": self.heard}
+        self.settings = watched(pipeline.kafka.client(), self.heard)
         self.admin = opened(AdminClient, self.settings)
+
+    def impatient(self, seconds: float) -> Kafka:
+        """The same client for who would rather have no answer than wait: it asks once.
+
+        Args:
+            seconds: how long a request may take.
+        """
+        other = copy(self)
+        other.seconds, other.attempts = seconds, 1
+        return other
+
+    @waiting_for("Kafka: which topics there are")
+    @_patient
+    def partitions(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions the topics among ``names`` have that exist: one question, however many they are.
+
+        Raises:
+            KafkaUnavailable: the brokers do not answer (transient).
+        """
+        found = self._listed()
+        return {name: len(found[name].partitions) for name in names if name in found}
 
     @waiting_for("Kafka: which topics there are")
     @_patient
@@ -278,7 +274,7 @@ class Kafka:
             error: librdkafka's.
             client: who has asked; the admin's if left out.
         """
-        (self.admin if client is None else client).poll(0)  # what it has heard meanwhile it tells then
+        self.heard.catch_up(self.admin if client is None else client)
         return translate(what, error, self.bootstrap, self.heard)
 
     def _listed(self, name: str | None = None) -> dict[str, Any]:
@@ -288,12 +284,8 @@ class Kafka:
         except KafkaException as error:
             what = f"looking for topic {name}" if name else "listing topics"
             raise self.told(what, error) from error
-        self._let_in()
+        self.heard.let_in(self.admin)
         return found
-
-    def _let_in(self) -> None:
-        self.admin.poll(0)  # what it has heard before it tells then
-        self.heard.forget()
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""
@@ -312,54 +304,5 @@ class Kafka:
             if allowed and error.args[0].name() == allowed:
                 return None
             raise self.told(what, error) from error
-        self._let_in()
+        self.heard.let_in(self.admin)
         return found
-
-
-def translate(what: str, error: KafkaException, bootstrap: str, heard: Heard | None = None) -> KafkaError:
-    """An error of librdkafka in our words, transient or not.
-
-    Args:
-        what: what was asked.
-        error: librdkafka's.
-        bootstrap: the brokers.
-        heard: of the client, polled: brokers that refuse it are no outage.
-    """
-    reason = error.args[0]
-    if reason.name() in TRANSIENT or reason.retriable():
-        refusal = heard.refusal(what, bootstrap) if heard is not None else None
-        return refusal or KafkaUnavailable(
-            f"{what}: Kafka does not answer at {bootstrap}: {reason.str()}",
-            fix="start the brokers (`headwater up` for the local one), or correct kafka.bootstrap",
-        )
-    return KafkaError(f"{what}: {reason.str()}", fix=_remedy(reason.name()))
-
-
-def denied(error: CoreError | None) -> bool:
-    """Whether brokers deny a reader what it asks for, which lasts: librdkafka asks again for ever.
-
-    Not so of its group: nothing is committed there, and records come all the same.
-    """
-    return error is not None and error.name().endswith(DENIED) and not of_the_group(error)
-
-
-def of_the_group(error: CoreError) -> bool:
-    """Whether brokers deny a reader its group alone."""
-    return bool(error.code() == CoreError.GROUP_AUTHORIZATION_FAILED)
-
-
-def untaken(what: str, errors: Iterable[CoreError], bootstrap: str, heard: Heard | None = None) -> KafkaError:
-    """Why records were not acknowledged: of several reasons one that lasts, rather than one that passes by itself."""
-    told = (translate(what, KafkaException(one), bootstrap, heard) for one in errors)
-    return min(told, key=lambda one: one.transient)
-
-
-def _remedy(name: str) -> str:
-    if name == "INVALID_REPLICATION_FACTOR":
-        return "set kafka.replication_factor to at most the number of brokers"
-    if name.endswith(DENIED):
-        what = RIGHTS.get(name.removesuffix(DENIED), RIGHTS["TOPIC_"])
-        return f"give the client of kafka.options the right to {what} (docs/operations.md#rights-in-kafka has all)"
-    if name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-        return "run `headwater apply FILE`, which makes the pipeline's topics"
-    return "correct what the message names"

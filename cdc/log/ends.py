@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as Refusal
@@ -15,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from cdc.ages import at_least
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
-from cdc.log.client import PARTITION_EOF, denied, translate
-from cdc.log.opening import Heard, opened
+from cdc.log.client import PARTITION_EOF
+from cdc.log.opening import Heard, opened, watched
+from cdc.log.refusals import denied, translate
 from cdc.waits import waiting_for
 
 # A status command must answer even when the brokers do not.
@@ -62,8 +62,7 @@ class LogEnds:
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
         self._heard = Heard()
-        own = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": self._heard}
-        self._settings: dict[str, Any] = {**client, **own}
+        self._settings = watched({**client, "bootstrap.servers": bootstrap}, self._heard)
         self._admin = opened(AdminClient, self._settings)
         self._consumer: Consumer | None = None
         self._kept: dict[str, _Bounds] = {}
@@ -124,8 +123,7 @@ class LogEnds:
         try:
             found, parts = self._partitions(topics)
             self._said = None
-            self._admin.poll(0)  # what it has heard before it was let in it tells then
-            self._heard.forget()
+            self._heard.let_in(self._admin)
             asked = [offsets_asked(self._admin, parts, TIMEOUT_SECONDS, first=first) for first in (True, False)]
         except KafkaException as error:
             raise self._silent(error) from error
@@ -155,7 +153,7 @@ class LogEnds:
         return found, parts
 
     def _silent(self, error: KafkaException) -> KafkaError:
-        self._admin.poll(0)  # it hears nothing by itself
+        self._heard.catch_up(self._admin)
         refusal = self._heard.refusal("the ends of topics", self._bootstrap)
         self._said = refusal or KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}")
         self._silent_until = time.monotonic() + TIMEOUT_SECONDS
@@ -197,7 +195,9 @@ class LogEnds:
         """
         if self._consumer is None:
             own = {"group.id": "headwater-status", "enable.auto.commit": False, "isolation.level": "read_committed"}
-            self._consumer = opened(Consumer, {**self._settings, **own, "enable.partition.eof": True})
+            # A place before the log's first offset would be led to the end, as if nothing were left.
+            own |= {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+            self._consumer = opened(Consumer, {**self._settings, **own})
         self._consumer.assign(behind)
         until = time.monotonic() + TIMEOUT_SECONDS
         seen: dict[tuple[str | None, int | None], tuple[int, int] | None] = {}

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException, Producer
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.letters.deadletter import DeadLetter
-from cdc.log.client import translate, untaken
 from cdc.log.opening import Heard, opened
+from cdc.log.refusals import translate, untaken
 from cdc.pipeline import Pipeline
 
 # A batch waits for its letters; past this the task fails and the batch is replayed, so that no letter is lost.
@@ -33,7 +33,7 @@ def letters_config(pipeline: Pipeline) -> dict[str, Any]:
     return config | {"values": pipeline.policy.dead_letters.values}
 
 
-def letters_to(topic: str, client: Mapping[str, Any], max_message_bytes: int = 10 << 20) -> dict[str, Any]:
+def letters_to(topic: str, client: Mapping[str, Any], max_message_bytes: int) -> dict[str, Any]:
     """The same without a pipeline, values included.
 
     Args:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as CoreError
-from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from cdc.errors import ConfigError, KafkaRefused
 
 C = TypeVar("C")
+Client = AdminClient | Consumer
 # As often in a row, with nothing else between: a broker that is just starting may not know its users yet. While a
 # question waits for its answer librdkafka tries some twenty times a second.
 TIMES = 3
@@ -55,6 +57,15 @@ class Heard:
         """Somebody was let in: what was heard before is not why a later question has no answer."""
         self._last, self._times = None, 0
 
+    def let_in(self, client: Client) -> None:
+        """The brokers have answered the client: it tells what it had heard before that, and it is forgotten."""
+        self.catch_up(client)
+        self.forget()
+
+    def catch_up(self, client: Client) -> None:
+        """Take in what the client has heard: it calls nobody back but while it is polled."""
+        client.poll(0)
+
     def refusal(self, what: str, bootstrap: str) -> KafkaRefused | None:
         """Why a question had no answer, if the brokers refuse whoever asks; None if they are away.
 
@@ -85,6 +96,11 @@ def _is_tls(error: CoreError) -> bool:
 def _reason(error: CoreError) -> str:
     """librdkafka's words without its name of the broker, and without how long that took."""
     return re.sub(r"^\S+://\S+: | \(after \d+ms in state \w+\)$", "", error.str())
+
+
+def watched(settings: Mapping[str, Any], heard: Heard) -> dict[str, Any]:
+    """Settings of a client that tells one listener, and no log, what it hears."""
+    return {**settings, "log_level": 0, "error_cb": heard}
 
 
 def opened(kind: Callable[[dict[str, Any]], C], settings: Mapping[str, Any]) -> C:

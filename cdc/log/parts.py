@@ -10,8 +10,9 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, Kafka, denied
+from cdc.log.client import PARTITION_EOF, Kafka
 from cdc.log.records import SILENCE_SECONDS
+from cdc.log.refusals import denied
 
 # Records a poll brings.
 PIECE = 5_000

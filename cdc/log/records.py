@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import PARTITION_EOF, Kafka, of_the_group, translate
+from cdc.log.client import PARTITION_EOF, Kafka
+from cdc.log.refusals import of_the_group, translate
 
 # A fetch of an idle partition answers within half a second; no answer for this long is an outage.
 SILENCE_SECONDS = 30.0

@@ -8,8 +8,9 @@ from confluent_kafka import KafkaError as CoreError
 from confluent_kafka import KafkaException, Producer
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import Kafka, translate, untaken
+from cdc.log.client import Kafka
 from cdc.log.opening import opened
+from cdc.log.refusals import translate, untaken
 
 FLUSH_SECONDS = 30.0
 

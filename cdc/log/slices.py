@@ -10,9 +10,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable, LogTruncated
-from cdc.log.client import PARTITION_EOF, Kafka, denied, translate
+from cdc.log.client import PARTITION_EOF, Kafka
 from cdc.log.ends import Offsets
 from cdc.log.records import SILENCE_SECONDS
+from cdc.log.refusals import denied, translate
 
 # How long a broker holds a fetch when there is nothing: what is asked for is there, but for a transaction's marker at
 # its end, which a reader never gets to see. The default of 500 ms would be waited for then.

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cdc.errors import KafkaError, KafkaUnavailable
-from cdc.log.opening import Heard, opened
+from cdc.log.opening import Heard, opened, watched
 from cdc.pipeline import Pipeline
 
 # How long brokers may take.
@@ -41,7 +41,7 @@ def topic_ids(pipeline: Pipeline, topics: set[str], *, missing_ok: bool = False)
         ConfigError: librdkafka does not take ``kafka.options`` (terminal).
     """
     heard = Heard()
-    admin = opened(AdminClient, {**pipeline.kafka.client(), "log_level": 0, "error_cb": heard})
+    admin = opened(AdminClient, watched(pipeline.kafka.client(), heard))
     return ids_of(admin, topics, pipeline.kafka.bootstrap, heard=heard, missing_ok=missing_ok)
 
 
@@ -59,11 +59,10 @@ def ids_of(
     for topic, future in futures.items():
         try:
             out[topic] = str(future.result().topic_id)
-            admin.poll(0)  # what it has heard before it was let in it tells then
-            heard.forget()
+            heard.let_in(admin)
         except KafkaException as error:
             if not missing_ok or error.args[0].code() not in _MISSING:
-                admin.poll(0)  # it hears nothing by itself
+                heard.catch_up(admin)
                 raise _kafka_error(topic, bootstrap, error.args[0], heard) from error
     return {topic: one for topic, one in out.items() if not missing_ok or one != _NONE}
 

@@ -12,10 +12,8 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_valid
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline.fields import (
-    HTTP,
     MASTER,
     MEMORY,
-    PATTERNS,
     PIPELINE_NAME,
     MebiBytes,
     Name,
@@ -26,9 +24,8 @@ from cdc.pipeline.fields import (
     Text,
     Whole,
     entry,
-    wrong,
 )
-from cdc.pipeline.push import Webhook
+from cdc.pipeline.push import Webhook, checked_address
 from cdc.pipeline.queries import Queries
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
@@ -84,9 +81,7 @@ class Alert(Part):
     @field_validator("webhook")
     @classmethod
     def _address(cls, value: SecretStr) -> SecretStr:
-        if not re.fullmatch(HTTP, value.get_secret_value()):
-            raise wrong(f"expected {PATTERNS[HTTP]}")
-        return value
+        return checked_address(value)
 
 
 class Policy(Part):

@@ -194,6 +194,11 @@ class Source(Part):
         le=1_000_000,
     )
 
+    @property
+    def address(self) -> str:
+        """Server and port, for messages."""
+        return f"{self.host}:{self.port}"
+
     def reader(self) -> dict[str, str] | None:
         """Plain settings of ``cdc.log.registry.encoding_of``: None when no record can be Avro."""
         return None if self.registry is None else self.registry.client()

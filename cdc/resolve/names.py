@@ -93,6 +93,9 @@ def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None
             "or REPLICA IDENTITY USING INDEX of a unique index (a key that is DEFERRABLE counts as none)",
         )
     for name in table.primary_key:
+        if name in table.generated:
+            what = f"{where}{table.qualified}'s key column {name} is a generated column, and those are not captured"
+            raise error(pipeline, path, what, "use another key")
         if (reason := unsupported(table.by_name[name])) is not None:
             raise error(pipeline, path, f"{where}{table.qualified}'s key column {name}: {reason}", "use another key")
         if table.by_name[name].collated:

@@ -1,4 +1,4 @@
-"""Facts about the captured tables that catalogue and codec do not need: kind, TOAST, partitions, generated columns."""
+"""Which tables log their whole old rows: ``policy.toast: full``."""
 
 from __future__ import annotations
 

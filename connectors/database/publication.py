@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from psycopg import errors, sql
 
-from connectors.actions import Action, statements
-from connectors.names import identifier
+from cdc.errors import SourceError
+from cdc.sql_names import sql_name
+from connectors.actions import MANY, Action, named, statements
+from connectors.names import Names, identifier
 from connectors.postgres import Connection, explained
 
 # A TRUNCATE has no key and could not be written to a compacted topic: it is not even sent. See policy.truncate.
@@ -21,6 +23,8 @@ GENERATED, GENERATED_SINCE = sql.SQL("publish_generated_columns = stored"), 1800
 # The minor release of each major one from which on the log is read with a publication's change in mind also behind a
 # transaction that was open meanwhile. 18 does it from its first one on.
 HEEDS = {14: 18, 15: 13, 16: 9, 17: 5}
+
+ANOTHER = "name a source.publication that is not there: `headwater apply` makes it"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,9 @@ class Publication:
         all_tables: it holds every table of the database, or of whole schemas: then ``tables`` is what that comes to.
         filtered: tables with a row filter or a column list: rows or columns would be missing in every view.
         generated: stored generated columns are sent; None where the server does not have the option.
+        whole_database: it holds every table of the database, also those that come: Postgres takes none into it.
+        owner: whose it is.
+        owned: whoever is to change it may.
     """
 
     tables: frozenset[str]
@@ -42,6 +49,13 @@ class Publication:
     all_tables: bool
     filtered: frozenset[str]
     generated: bool | None = None
+    whole_database: bool = False
+    owner: str = ""
+    owned: bool = True
+
+    def lacks(self, tables: Iterable[str]) -> list[str]:
+        """Those of some tables that have to be put into it."""
+        return [] if self.whole_database else sorted(set(tables) - self.tables)
 
     @property
     def right_options(self) -> bool:
@@ -65,17 +79,27 @@ def options(server_version: int) -> sql.Composed:
     return sql.SQL("({})").format(sql.SQL(", ").join(parts))
 
 
-def read_publication(connection: Connection, name: str) -> Publication | None:
-    """Read a publication; None if there is none."""
+def read_publication(connection: Connection, name: str, role: str | None = None) -> Publication | None:
+    """Read a publication; None if there is none.
+
+    Args:
+        connection: any role's.
+        name: the publication's.
+        role: who is to change it; None for whoever reads it.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
     with explained(f"reading publication {name}"):
         row = connection.execute(
-            "SELECT oid, puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot"
-            " FROM pg_publication WHERE pubname = %s",
-            [name],
+            "SELECT oid, puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,"
+            " pg_get_userbyid(pubowner), coalesce((SELECT pg_has_role(r.oid, pubowner, 'USAGE') FROM pg_roles r"
+            " WHERE r.rolname = coalesce(%s::name, current_user)), false) FROM pg_publication WHERE pubname = %s",
+            [role, name],
         ).fetchone()
         if row is None:
             return None
-        oid, every, *sends, via_root = row
+        oid, every, *sends, via_root, owner, owned = row
         operations = (op for op, on in zip(("insert", "update", "delete", "truncate"), sends, strict=True) if on)
         version = connection.info.server_version
         restricted = "pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL" if version >= 150000 else "false"
@@ -100,12 +124,53 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
             tables |= {table for (table,) in rows}
         filtered = frozenset(table for table, restricted in named if restricted)
         generated = _generated(connection, oid) if version >= GENERATED_SINCE else None
-        return Publication(frozenset(tables), frozenset(operations), via_root, whole, filtered, generated)
+        sent = frozenset(operations)
+        return Publication(frozenset(tables), sent, via_root, whole, filtered, generated, every, owner, owned)
 
 
 def _generated(connection: Connection, oid: int) -> bool:
     row = connection.execute("SELECT pubgencols = 's' FROM pg_publication WHERE oid = %s", [oid]).fetchone()
     return bool(row and row[0])
+
+
+def made_here(actual: Publication, name: str, names: Names) -> bool:
+    """Whether a publication is what ``apply`` makes, or has taken over: by its name, or by our own tables in it. Pure.
+
+    Args:
+        actual: as it is.
+        name: its name.
+        names: the pipeline's.
+    """
+    return name == names.publication or (not actual.all_tables and bool(actual.tables & set(names.published)))
+
+
+def used_elsewhere(actual: Publication | None, name: str, names: Names, captured: Iterable[str]) -> SourceError | None:
+    """What is to be said before the first ``apply`` of a publication that somebody else seems to use. Pure.
+
+    Args:
+        actual: as it is; None if there is none.
+        name: its name.
+        names: the pipeline's.
+        captured: the pipeline's tables, as ``schema.table``.
+    """
+    if actual is None or actual.all_tables or made_here(actual, name, names):
+        return None
+    others = sorted(actual.tables - set(captured))
+    if not others:
+        return None
+    return SourceError(
+        f"publication {name} holds {named(others)}, which this pipeline does not capture: somebody else made it",
+        means="`apply` would take them, and TRUNCATE, out of it: its readers would miss changes; nothing was changed",
+        fix=f"{ANOTHER}; or, if nobody else reads from this one, DROP PUBLICATION {sql_name(name)}",
+    )
+
+
+def by_owner(actual: Publication, name: str, server_version: int) -> str:
+    """What to do about a publication that must change, and is another role's. Pure."""
+    if actual.whole_database:  # a superuser's, as whom nobody else may act
+        right = options(server_version).as_string()
+        return f"as {actual.owner}: ALTER PUBLICATION {sql_name(name)} SET {right}; or {ANOTHER}"
+    return f"GRANT {sql_name(actual.owner)} TO the role that sets up (source.setup_user); or {ANOTHER}"
 
 
 def plan_publication(
@@ -124,6 +189,9 @@ def plan_publication(
     Returns:
         Actions to do before the connector changes (tables that come), and after it (tables that go): a connector
         must never be told of a table that its publication does not send, or it would wait for ever, and say RUNNING.
+
+    Raises:
+        SourceError: it must change, and is another role's (terminal).
     """
     wanted = set(tables)
     publication, right = sql.Identifier(name), options(server_version)
@@ -145,7 +213,7 @@ def plan_publication(
         run = statements(f"removing the filter on {table} from publication {name}", *parts)
         detail, alike = f"send all rows and columns of {table}", f"{name} sends all of their rows and columns"
         before.append(Action("publication", name, detail, "filtered", "whole", run, (table,), alike))
-    for table in sorted(wanted - actual.tables):
+    for table in actual.lacks(wanted):
         add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, identifier(table))
         run = statements(f"adding {table} to publication {name}", add)
         alike = f"add to {name}"
@@ -155,6 +223,13 @@ def plan_publication(
         run = statements(f"removing {table} from publication {name}", drop)
         alike = f"remove from {name}"
         after_connector.append(Action("publication", name, f"remove table {table}", table, None, run, (table,), alike))
+    if not actual.owned and (before or after_connector):
+        todo = ", ".join(action.detail for action in (*before, *after_connector)[:MANY])
+        raise SourceError(
+            f"publication {name} must change ({todo}), and belongs to {actual.owner}",
+            means="nothing was changed",
+            fix=by_owner(actual, name, server_version),
+        )
     return before, after_connector
 
 

@@ -15,7 +15,7 @@ def run(site: Site) -> Iterator[Finding]:
     """Same table under each name, in the publication all the time, with the same key; and no gap is noted.
 
     And the connector sends what the publication gives it."""
-    connection = site.setup if not isinstance(site.setup, Exception) else site.db
+    connection = site.setup_or_db
     for table, error in find_changed(connection, site.names, site.pipeline.source.publication).items():
         yield _told(table, error)
     try:

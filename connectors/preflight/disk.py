@@ -12,7 +12,8 @@ GIB = 2**30
 
 
 def run(site: Site) -> Iterator[Finding]:
-    """max_slot_wal_keep_size bounds what a forgotten slot may keep; the WAL's size is told where it may be asked."""
+    """max_slot_wal_keep_size bounds what a forgotten slot may keep, and no time does; the WAL's size is told where it
+    may be asked."""
     keep = int(site.setting("max_slot_wal_keep_size") or -1)
     if keep == -1:
         message = (
@@ -20,6 +21,13 @@ def run(site: Site) -> Iterator[Finding]:
         )
         fix = "ALTER SYSTEM SET max_slot_wal_keep_size = '…GB' to what the disk can spare, and alarm on the slot's lag"
         yield Finding(Level.WARNING, "max_slot_wal_keep_size", message, fix)
+    if int(site.setting("idle_replication_slot_timeout") or 0):  # since Postgres 18
+        message = (
+            "idle_replication_slot_timeout is set: a connector that is away for longer loses its slot at the next"
+            " checkpoint, however little WAL that keeps, and every table has to be read again"
+        )
+        fix = "ALTER SYSTEM SET idle_replication_slot_timeout = 0; max_slot_wal_keep_size bounds what a slot keeps"
+        yield Finding(Level.WARNING, "idle_replication_slot_timeout", message, fix)
     try:
         row = site.db.execute("SELECT sum(size), count(*) FROM pg_ls_waldir()").fetchone()
     except psycopg.errors.InsufficientPrivilege as error:

@@ -80,6 +80,11 @@ class Site:
         assert not isinstance(self.source, SourceError)
         return self.source
 
+    @property
+    def setup_or_db(self) -> Connection:
+        """Postgres as the owning role, if it is let in: it may read our tables before they are granted."""
+        return self.db if isinstance(self.setup, SourceError) else self.setup
+
     @cached_property
     def catalogue(self) -> Catalogue:
         """The captured tables.

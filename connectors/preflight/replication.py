@@ -35,9 +35,7 @@ def run(site: Site) -> Iterator[Finding]:
         return
     if row is not None and str(system) != row[0]:
         message = f"replication sessions lead to another server (system identifier {system}, not {row[0]})"
-        yield Finding(
-            Level.ERROR, f"{source.host}:{source.port}", message, "give source.host the primary's own address"
-        )
+        yield Finding(Level.ERROR, source.address, message, "give source.host the primary's own address")
 
 
 CHECK = Check("replication", "a replication session opens", run, needs=("server", "role"))

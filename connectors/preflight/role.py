@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cdc.sql_names import sql_name
 from connectors.preflight.model import Check, Finding, Level, Site
 
 # Managed services give replication through a role of theirs instead of the attribute.
@@ -17,13 +18,16 @@ def run(site: Site) -> Iterator[Finding]:
         "SELECT rolreplication, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = %s", [user]
     ).fetchone()
     replicates, superuser = (bool(row[0]), bool(row[1])) if row else (False, False)
-    members = site.db.execute(
-        "SELECT rolname FROM pg_roles WHERE rolname = ANY(%s) AND pg_has_role(%s, oid, 'MEMBER')",
-        [list(SERVICE_ROLES), user],
+    service = site.db.execute(
+        "SELECT rolname, pg_has_role(%s, oid, 'MEMBER') FROM pg_roles WHERE rolname = ANY(%s) ORDER BY rolname",
+        [user, list(SERVICE_ROLES)],
     ).fetchall()
-    if not (replicates or superuser or members):
+    if not (replicates or superuser or any(member for _, member in service)):
         message = f"role {user} may not replicate: the connector could not create its slot"
-        yield Finding(Level.ERROR, f"role {user}", message, f'ALTER ROLE "{user}" REPLICATION (as a superuser)')
+        # There a superuser is not to be had, and a role of the service's is how it lets one replicate.
+        grants = [f"GRANT {sql_name(role)} TO {sql_name(user)}, as the service grants it" for role, _ in service]
+        fix = "; or ".join([*grants, f"ALTER ROLE {sql_name(user)} REPLICATION (as a superuser)"])
+        yield Finding(Level.ERROR, f"role {user}", message, fix)
     if superuser:
         message = f"role {user} is a superuser: far more than a connector needs, and its password lies in Kafka Connect"
         fix = "use a role made with CREATE ROLE … LOGIN REPLICATION, and source.setup_user for the tables' owner"

@@ -23,7 +23,7 @@ def run(site: Site) -> Iterator[Finding]:
         return
     if is_pooled(site.db):
         error = pooler_error(source)
-        yield Finding(Level.ERROR, f"{source.host}:{source.port}", error.what, error.fix)
+        yield Finding(Level.ERROR, source.address, error.what, error.fix)
         return
     version = site.db.info.server_version
     if version < OLDEST:

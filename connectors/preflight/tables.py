@@ -20,6 +20,9 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname NOT IN ('pg_cata
 # Debezium replaces every other character of a topic's name by an underscore: two tables could share a topic.
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
+# Citus's, and Hydra's: its rows are not decoded.
+COLUMNAR = "columnar"
+
 
 def run(site: Site) -> Iterator[Finding]:
     """Every table under source.tables exists and can be replicated."""
@@ -64,6 +67,7 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         many = "{n} tables are unlogged ({names}): their changes are not in the log"
         yield Finding(Level.ERROR, fact.name, message, fix, many)
     yield from _partitions_not_logged(fact)
+    yield from _not_in_the_log(fact)
     if fact.misplaced:
         yield _misplaced(fact)
     if fact.is_partition:
@@ -123,6 +127,35 @@ def _partitions_not_logged(fact: TableFacts) -> Iterator[Finding]:
         message, short = (f"{what}{names} (foreign tables)" for names in (", ".join(fact.foreign), some(fact.foreign)))
         fix = f"put their rows into tables of this database; or ALTER TABLE … DETACH PARTITION …; or {out}"
         yield Finding(Level.ERROR, fact.name, message, fix, short=short)
+
+
+def _not_in_the_log(fact: TableFacts) -> Iterator[Finding]:
+    """Tables of extensions: a snapshot reads their rows, and nobody would be told of their changes."""
+    out = f"leave {fact.name} out"
+    if fact.distributed:
+        why = " are not in this server's log: Citus keeps the rows in other tables, most of them on its workers"
+        many = f"changes of {{n}} tables ({{names}}){why}"
+        fix = f"SELECT undistribute_table('{sql_table(fact.name)}'), which brings the rows back; or {out}"
+        yield Finding(Level.ERROR, fact.name, f"changes of {fact.name}{why}", fix, many)
+    if columnar := sorted(name for name, method in fact.methods.items() if method == COLUMNAR):
+        message, short = (f"changes of {names} are not in the log ({COLUMNAR})" for names in _named(columnar))
+        fix = (
+            f"make heap tables of them (alter_table_set_access_method; ALTER TABLE … SET ACCESS METHOD heap); or {out}"
+        )
+        yield Finding(Level.ERROR, fact.name, message, fix, short=short)
+    if others := sorted(name for name, method in fact.methods.items() if method != COLUMNAR):
+        methods = ", ".join(sorted({fact.methods[name] for name in others}))
+        message, short = (
+            f"whether changes of {names} are in the log is up to the access method {methods}, which is not Postgres's"
+            for names in _named(others)
+        )
+        fix = "change a row once it runs, and see whether a sink gets it; who made the method knows of logical decoding"
+        yield Finding(Level.WARNING, fact.name, message, fix, short=short)
+
+
+def _named(tables: Sequence[str]) -> tuple[str, str]:
+    """All of them, and some."""
+    return ", ".join(tables), some(tables)
 
 
 def _misplaced(fact: TableFacts) -> Finding:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from connectors.postgres import Connection, explained, unless_locked
 from connectors.tables.partitions import over_trees
@@ -46,10 +46,24 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
                  WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relkind = 'f'), '{}'),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
                  JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.root = c.oid AND t.oid <> c.oid AND strpos(pn.nspname, '.') > 0), '{}')
+                 WHERE t.root = c.oid AND t.oid <> c.oid AND strpos(pn.nspname, '.') > 0), '{}'),
+       coalesce((SELECT jsonb_object_agg(pn.nspname || '.' || pc.relname, am.amname) FROM tree t
+                 JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 JOIN pg_am am ON am.oid = pc.relam
+                 WHERE t.root = c.oid AND pc.relkind = 'r'
+                   AND am.amhandler <> 'pg_catalog.heap_tableam_handler'::regproc), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
 """).replace("{hides}", HIDES)
+
+# Of those tables, and of what is below them, what Citus has spread over its workers. Only where it is installed.
+DISTRIBUTED = over_trees("""
+SELECT n.nspname || '.' || c.relname, array_agg(pn.nspname || '.' || pc.relname)
+FROM tree t JOIN pg_class c ON c.oid = t.root JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+WHERE t.oid IN (SELECT logicalrelid FROM pg_catalog.pg_dist_partition)
+GROUP BY 1
+""")
 
 WRITTEN = """
 SELECT n.nspname || '.' || c.relname, array_agg(a.attname::text ORDER BY a.attnum)
@@ -89,6 +103,9 @@ class TableFacts:
         unlogged: those of ``partitions`` whose changes are not in the log.
         foreign: those of ``partitions`` whose rows are on another server.
         misplaced: those of ``partitions`` in a schema whose name has a dot.
+        methods: itself and its partitions, as far as they are kept by another access method than Postgres's own ->
+            its name.
+        distributed: those of itself and its partitions whose rows Citus keeps in other tables.
     """
 
     name: str
@@ -113,6 +130,8 @@ class TableFacts:
     unlogged: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     misplaced: tuple[str, ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+    distributed: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
@@ -137,11 +156,18 @@ def read_facts(connection: Connection, tables: Iterable[str], reader: str | None
     """
     with explained("reading facts of the tables"):
         out = {}
-        found = connection.execute(FACTS, {"tables": sorted(tables), "reader": reader})
-        for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign, misplaced in found:
+        asked = {"tables": sorted(tables), "reader": reader}
+        found = connection.execute(FACTS, asked).fetchall()
+        citus = connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").fetchone()
+        spread: dict[str, list[str]] = (
+            dict(connection.execute(DISTRIBUTED, asked).fetchall()) if citus and citus[0] else {}
+        )
+        for *row, generated, virtual, unique, parts, partial, stored, columns, unlogged, foreign, odd, methods in found:
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
-            unfit = (tuple(sorted(unlogged)), tuple(sorted(foreign)), tuple(sorted(misplaced)))
-            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns), *unfit])
+            unfit = (tuple(sorted(unlogged)), tuple(sorted(foreign)), tuple(sorted(odd)))
+            others = (methods, tuple(sorted(spread.get(row[0], ()))))
+            first = [*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns)]
+            fact = TableFacts(*[*first, *unfit, *others])
             out[fact.name] = fact
         return out
 

@@ -7,6 +7,7 @@ and Debezium too, at its next start. ``headwater resnapshot FILE --all`` makes t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cdc.errors import ConnectError, SourceError
@@ -21,7 +22,6 @@ from connectors.rest import ConnectClient
 # A task that is well ends within seconds. Where Kafka Connect itself is what stands still, nobody can wait for it: the
 # disk fills meanwhile.
 STOP_SECONDS = 20.0
-REQUEST_SECONDS = 5.0
 # A walsender whose client is gone, or hangs, lets go when it is told to; one that is told so again and again is some
 # other client's, which comes back each time.
 ENDING_SECONDS = 5.0
@@ -89,25 +89,19 @@ def release(pipeline: Pipeline, full_bytes: int) -> bool:
 
 def in_first_snapshot(pipeline: Pipeline) -> bool:
     """Whether the connector was in the middle of its first snapshot; not, when Kafka Connect does not answer."""
-    client = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
     try:
-        running = read_connector(client, connector_name(pipeline))
+        with ConnectClient.impatient(pipeline.connect) as client:
+            running = read_connector(client, connector_name(pipeline))
     except ConnectError:
         return False
-    finally:
-        client.close()
     return running is not None and running.in_snapshot
 
 
 def _stop(pipeline: Pipeline) -> None:
-    client = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
-    try:
+    # One that is away, or does not get on, finds no slot when it comes back, and fails.
+    with suppress(ConnectError), ConnectClient.impatient(pipeline.connect) as client:
         client.stop(connector_name(pipeline))
         client.wait_stopped(connector_name(pipeline), STOP_SECONDS)
-    except ConnectError:
-        return  # it is away, or does not get on: it finds no slot when it comes back, and fails
-    finally:
-        client.close()
 
 
 def _end_readers(connection: Connection, name: str) -> None:

@@ -54,6 +54,7 @@ def command(
     pipeline = load(file)
     state_dir(pipeline)  # what a newer Headwater keeps there is left to it
     actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
+    goes = [action for action in actions if action.after is None]
     if keep_sinks and only:
         raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
     state = [] if keep_sinks else sink_state(pipeline, only)
@@ -67,9 +68,9 @@ def command(
         for line in state:
             click.echo(f"- {'state':<16} {line}")
     if not dry_run:
-        if (actions or state) and not yes:
+        if (goes or state) and not yes:
             confirm("Remove all of this?")
-        if actions or state:
+        if goes or state:
             _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, said=not as_json)
         if not only:
             # Also where nothing else is left: else the next pipeline of that name goes on with it. Not of one that is
@@ -80,7 +81,7 @@ def command(
     if as_json:
         changes = [action.to_dict() for action in actions]
         print_json({"pipeline": pipeline.name, "changes": changes, "state": state, "done": not dry_run})
-    elif not actions and not state:
+    elif not goes and not state:
         click.echo("nothing to remove")
     else:
         click.echo("nothing was removed (dry run)" if dry_run else "removed")
@@ -102,7 +103,9 @@ def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks
         forget_source_note(pipeline)
         drop(
             pipeline,
-            (lambda action: click.echo(f"{action.kind} removed")) if said else (lambda action: None),
+            (lambda action: click.echo(f"{action.kind} {'stays' if action.after else 'removed'}"))
+            if said
+            else (lambda action: None),
             topics=topics,
         )
 

@@ -69,10 +69,6 @@ class RedisCluster:
             node.wait(20)
         self.running = []
 
-    def key_counts(self) -> list[int]:
-        """How many keys each node has."""
-        return [int(self._ask(port, "DBSIZE")) for port in self.ports]
-
     def _start(self, number: int) -> None:
         executable = program(artifacts.ensure(["redis"], to_nobody)["redis"])
         folder = self.folder / f"node{number}"

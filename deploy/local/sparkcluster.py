@@ -96,36 +96,11 @@ class SparkCluster:
             f"worker{number}", WORKER, *named, "--webui-port", str(free_port()), self.url
         )
 
-    def kill_worker(self, number: int) -> None:
-        """kill -9 of a worker with its executors and their Python workers, as when its machine loses power."""
-        worker = self.running.pop(number)
-        for process in family(worker.pid):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        worker.wait(30)
-
-    def signal_worker(self, number: int, signal: int) -> None:
-        """Send a signal to a worker, its executors and their Python workers: SIGSTOP is a machine that is frozen."""
-        for process in family(self.running[number].pid):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal)
-
     def state(self) -> dict[str, Any]:
         """What the master says of itself, its workers and applications."""
         with direct() as session:
             found: dict[str, Any] = session.get(f"http://{HOST}:{self.web}/json/", timeout=5).json()
         return found
-
-    def end_applications(self) -> None:
-        """What the "kill" of the master's page does."""
-        with direct() as session:
-            for application in self.state()["activeapps"]:
-                form = {"id": application["id"], "terminate": "true"}
-                session.post(f"http://{HOST}:{self.web}/app/kill/", data=form, timeout=10).raise_for_status()
-
-    def executors(self) -> list[psutil.Process]:
-        """The executors' virtual machines."""
-        return [p for worker in self.running.values() for p in family(worker.pid)[1:] if "java" in _name(p)]
 
     def stop(self) -> None:
         """End all of it."""
@@ -183,10 +158,3 @@ def family(pid: int) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return str(process.name())
-    except psutil.NoSuchProcess:
-        return ""

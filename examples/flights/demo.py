@@ -126,7 +126,7 @@ class Demo:
 
     def start_runner(self) -> None:
         """Start ``headwater run`` in the background."""
-        print(f"$ headwater run {PIPELINE.name} &", flush=True)
+        print(f"$ headwater run {PIPELINE} &", flush=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as log:
             command = [sys.executable, "-m", "console.cli", "run", str(PIPELINE)]
@@ -161,7 +161,7 @@ class Demo:
 
     def page(self) -> DemoPage:
         """The server of the page; it is up for as long as the demo."""
-        print(f"$ headwater serve {PIPELINE.name} &", flush=True)
+        print(f"$ headwater serve {PIPELINE} &", flush=True)
         return DemoPage(self.environment(), PIPELINE, self.log.with_name("demo-serve.log"))
 
     # -- proofs ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from cdc.errors import DiskFull
 from cdc.log.ends import Offsets, reached
 from operations.state.history import FRONTIERS
 from spark.disk.files import write_atomic
+from spark.disk.notes import offsets_of_json
 
 # How many are kept, and how far apart: half an hour of asking again and again. One that comes sooner is left out, and
 # takes no older one's place: a history that is a minute behind would never come to the newest.
@@ -89,5 +90,4 @@ class Seen:
 
 
 def _of(said: Mapping[str, Any]) -> tuple[Frontier, dict[str, dict[int, int]]]:
-    ends = {topic: {int(part): int(end) for part, end in parts.items()} for topic, parts in said["ends"].items()}
-    return Frontier(int(said["after"]), int(said["at_us"])), ends
+    return Frontier(int(said["after"]), int(said["at_us"])), offsets_of_json(said["ends"])

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from cdc.catalogue import Table
-from cdc.errors import ConfigError, NoPassword, SourceError
+from cdc.errors import ConfigError, NoPassword, SourceError, SourceRefused
 from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import NAMESPACE, PATTERNS, PIPELINE_NAME
@@ -24,7 +24,6 @@ from operations.propose.roles import not_ours, propose_roles, read_acting, who_s
 from operations.propose.views import propose_views
 from operations.propose.writing import PORT_BASE, SEARCH, Draft, unique, variables
 
-SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")
 _NAME_LENGTH = 40
 
 
@@ -62,7 +61,7 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
     try:
         connection = connect(source)
     except SourceError as error:
-        if error.transient:
+        if error.transient and not isinstance(error, SourceRefused):
             fix = "correct host and port of the address, or start the server (`headwater up` for the local one)"
             raise type(error)(error.what, fix=fix) from error
         if "no password" in error.what:
@@ -72,7 +71,8 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
         words = "user, password and database"
         if isinstance(error.__cause__, psycopg.Error) and of_tls(error.__cause__):
             words = "sslmode and sslrootcert (a PEM file with the authority that signed the server's certificate)"
-        raise SourceError(error.what, fix=f"correct {words} of the address") from error
+        kind = SourceRefused if isinstance(error, SourceRefused) else SourceError
+        raise kind(error.what, fix=f"correct {words} of the address") from error
     with connection:
         found = survey(connection, patterns, source.schema_)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))

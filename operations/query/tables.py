@@ -14,6 +14,7 @@ from operations.state.folder import chosen_sinks, register_of
 from sinks.iceberg import catalogue as iceberg
 from spark.disk.applied import applied_offsets, furthest
 from spark.disk.made_of import as_defined
+from spark.disk.notes import offsets_of_json
 from spark.warehouse.marks import OFFSETS
 
 if TYPE_CHECKING:
@@ -233,6 +234,6 @@ def marks(newest: Snapshot | None, snapshots: Mapping[int, Snapshot]) -> Offsets
         if said:
             raw = json.loads(said)
             if all(isinstance(parts, dict) for parts in raw.values()):
-                return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in raw.items()}
+                return offsets_of_json(raw)
         found = None if found.parent_snapshot_id is None else snapshots.get(found.parent_snapshot_id)
     return None

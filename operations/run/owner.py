@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc.errors import SourceError
+from cdc.errors import SourceError, SourceRefused
 from cdc.pipeline import Source
 from connectors.postgres import connect
 
@@ -21,7 +21,7 @@ def owner_refused(source: Source) -> str | None:
     try:
         connect(source, setup=True).close()
     except SourceError as error:
-        if error.transient:
+        if error.transient and not isinstance(error, SourceRefused):
             return None
         return (
             f"{error.what}: tables that are altered can't be captured or read again; put"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeVar
 
-from cdc.errors import ClusterUnavailable, HeadwaterError, KafkaRefused, StateError
+from cdc.errors import ClusterUnavailable, HeadwaterError, KafkaRefused, SourceRefused, StateError
 from cdc.log.opening import REFUSED_SECONDS
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
@@ -76,12 +76,12 @@ def patiently(
         say: is told now and then what is waited for.
         tell: is told what is waited for after each attempt, and None at the end.
         until: when to give up, on the monotonic clock.
-        begun: a sink was run before; else a login that Kafka goes on refusing for a minute is one that is wrong.
+        begun: a sink was run before; else a login that Kafka or Postgres refuse for a minute is one that is wrong.
 
     Raises:
         Asked: ``stop`` was set.
         StateError: it is ``until`` (terminal).
-        KafkaRefused: nothing has ``begun``, and the brokers let nobody in.
+        KafkaRefused, SourceRefused: nothing has ``begun``, and brokers or database let nobody in.
         HeadwaterError: what no waiting cures; and a cluster of Spark's, whose virtual machine has to be started anew.
     """
     pause, said, before = FIRST_PAUSE, 0.0, ""
@@ -91,7 +91,7 @@ def patiently(
             found = attempt()
         except (HeadwaterError, OSError) as error:
             reason = _curable(error)
-            if not isinstance(error, KafkaRefused):
+            if not isinstance(error, (KafkaRefused, SourceRefused)):
                 let_in = time.monotonic()
             elif not begun and time.monotonic() - let_in >= REFUSED_SECONDS:
                 raise

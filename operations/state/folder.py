@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import ConfigError, StateError
+from cdc.errors import ConfigError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
 from spark.disk.files import write_atomic
+from spark.disk.notes import glance, read_note
 from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
@@ -84,21 +85,13 @@ def note_elsewhere(pipeline: Pipeline, elsewhere: bool) -> None:
 
 def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
     """Timelines of the source that are one history: a promoted standby was followed from each to the next."""
-    try:
-        seen = json.loads((state_dir(pipeline) / pipeline.name / "source.json").read_text())
-        return frozenset((*seen.get("followed", ()), seen["timeline"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return frozenset()  # who knows nothing of it follows nobody
+    path = state_dir(pipeline) / pipeline.name / "source.json"
+    # Who knows nothing of it follows nobody.
+    return glance(path, lambda seen: frozenset((*seen.get("followed", ()), seen["timeline"])), frozenset())
 
 
 def _number(folder: Path) -> Any:
-    path = folder / NUMBER
-    try:
-        return json.loads(path.read_text())["format"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix='restore it from a copy ({"format": 1})') from error
+    return read_note(folder / NUMBER, lambda note: note["format"], 'restore it from a copy ({"format": 1})')
 
 
 def registers_of(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Register]:

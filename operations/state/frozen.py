@@ -12,14 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cdc.catalogue import Catalogue, Table, as_stored, moved_from, table_of
-from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
 from cdc.records.former import with_digits
 from operations.state.evolution import KEPT_READ, MEND
 from spark.disk.files import Stamp, stamp, write_atomic
+from spark.disk.notes import read_note
 from spark.disk.state import Generation
 
 
@@ -132,12 +133,11 @@ def read_frozen(generation: Generation) -> Frozen:
 
 @lru_cache(maxsize=KEPT_READ)
 def _frozen(path: Path, _now: Stamp | None) -> Frozen:
-    try:
-        raw = json.loads(path.read_text())
+    def of(raw: Any) -> Frozen:
         refuse_newer(str(path), raw["format"], SHAPES)
         return Frozen({name: table_of(table) for name, table in raw["tables"].items()}, raw["refused"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+    return read_note(path, of, MEND) or Frozen()
 
 
 def freeze(generation: Generation, table: Table, reason: str | None = None) -> None:

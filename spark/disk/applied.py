@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from cdc.log.ends import Offsets
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.files import write_somehow
+from spark.disk.notes import offsets_of_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,13 +57,9 @@ def forget_applied(folder: Path) -> None:
 
 def _told(folder: Path) -> dict[str, dict[int, int]]:
     try:
-        return _offsets(json.loads((folder / FILE).read_text())["offsets"])
+        return offsets_of_json(json.loads((folder / FILE).read_text())["offsets"])
     except (FileNotFoundError, ValueError, KeyError, AttributeError):
         return {}  # half of a text was read, or there is none: the checkpoint tells
-
-
-def _offsets(found: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
-    return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in found.items()}
 
 
 class AppliedListener:

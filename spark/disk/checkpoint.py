@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from cdc.errors import CheckpointLost, StateError
 from spark.disk import filling
 from spark.disk.files import write_atomic
+from spark.disk.notes import offsets_of_json
 
 
 def check_checkpoint(checkpoint: Path, fix: str) -> None:
@@ -55,8 +56,7 @@ def batch_offsets(checkpoint: Path, batch_id: int) -> dict[str, dict[int, int]]:
     The file has a version line, a metadata line, then one JSON line a source; we have one source.
     """
     text = (checkpoint / "offsets" / str(batch_id)).read_text()
-    source: Mapping[str, Any] = json.loads(text.split("\n")[2])
-    return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in source.items()}
+    return offsets_of_json(json.loads(text.split("\n")[2]))
 
 
 def holds(checkpoint: Path, batch: int) -> bool:

@@ -377,6 +377,3 @@ class Register:
             register = self._read()
             yield register
             write_atomic(self._path, json.dumps(register, indent=1))
-
-
-# -- what a generation is made of -------------------------------------------------------------------------------------

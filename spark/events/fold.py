@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import starmap
 from typing import Any, cast
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import check_reach, refuse_other_attempt
 from spark.flow import Flow, begin, changelog
 from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR
-from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
+from spark.reading.entries import OWN, Decoded, Entry, EntryDecoder, entries_in
 from spark.reading.expressions import (
     AS_TEXT,
     PREFIX,
@@ -44,9 +43,10 @@ from spark.reading.expressions import (
     unplaced,
     unwritten,
 )
+from spark.reading.record import records_of
 from spark.reading.spec import FlowSpec, unpack
 from spark.running import Query
-from spark.write import OWN, letter_of
+from spark.write import letter_of
 
 # Between the stages, beside an entry's own columns: that an incremental snapshot has read the event again.
 AGAIN = "__again"
@@ -107,8 +107,7 @@ class EventReader(EntryDecoder):
     def read(self, batch: pa.RecordBatch) -> tuple[Decoded, list[bool]]:
         """Entries with typed rows in the order of the records, and for each whether it was read again."""
         entries, again, letters = list[Entry](), list[bool](), []
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
-        for key, value, topic, partition, offset in zip(*columns, strict=True):
+        for key, value, topic, partition, offset in records_of(batch):
             (decoder, (view,)), at = self.routes[topic], (topic, partition, offset)
             try:
                 change = decoder.decode(key, value, *at)
@@ -175,12 +174,8 @@ def states(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     fields = {name: plain_values(held.field(name)) for name in view.state}
     there = held.is_valid().to_pylist()
     entries, letters, rows = list[Entry](), [], list[int]()
-    records = sent = 0
-    own = (batch.column(name).to_pylist() for name in OWN)
-    for at, entry in enumerate(starmap(Entry, zip(*own, strict=True))):
-        if entry.view == TALLY:
-            records, sent = records + entry.offset, sent + entry.version
-            continue
+    own, tally = entries_in(batch)
+    for at, entry in own:
         rows.append(at)
         if failed[at] is not None:
             letters.append(letter_of(spec, entry, f"Spark could not fold an event of it: {failed[at]}"))
@@ -191,13 +186,12 @@ def states(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
             assert entry.document is not None
             state = {name: values[at] for name, values in fields.items()}
             entries.append(entry._replace(document=merge_fields(entry.document, state)))
-    return Told(Decoded(entries, letters, records, sent), rows)
+    return Told(Decoded(entries, letters, *tally), rows)
 
 
 def view_of(spec: FlowSpec) -> FoldView:
     """The one view of a fold's flow."""
-    (view,) = spec.views.values()
-    return cast(FoldView, view)
+    return cast(FoldView, spec.view)
 
 
 # -- the flow ----------------------------------------------------------------------------------------------------------

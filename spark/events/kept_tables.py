@@ -154,7 +154,7 @@ class StateTable:
     turns = MERGING
 
     def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease, owner: str) -> None:
-        (view,) = flow.spec.views.values()
+        view = flow.spec.view
         assert isinstance(view, StatefulView)
         place = ready_place(spark, flow, sink, catalog, lease, owner)
         upkeep = Upkeep(policy_of(sink), flow.folder.parent)

@@ -123,6 +123,6 @@ def start_matches(spark: SparkSession, flow: Flow, opened: Open = documents_of) 
         ClusterError: an executor does not see the flow's folder (terminal).
         ConfigError: without our own classes (terminal).
     """
-    (view,) = flow.spec.views.values()
+    view = flow.spec.view
     assert isinstance(view, MatchView)
     return start_timed(spark, flow, partial(matches, view=view), opened)

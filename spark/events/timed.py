@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,12 +32,13 @@ from spark.events.stateful import begin_stateful, check_reach, refuse_other_atte
 from spark.events.ticks import Beats, Ticker, teller, ticks
 from spark.flow import Flow, begin, changelog
 from spark.machine.jars import BUILD_OWN_JAR, OWN_JAR
-from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
+from spark.reading.entries import OWN, TALLY, Decoded, Entry, EntryDecoder, entries_in
 from spark.reading.expressions import PREFIX, entry_batch, entry_schema
 from spark.reading.guard import guarded
+from spark.reading.record import records_of
 from spark.reading.spec import FlowSpec, unpack
 from spark.running import Query
-from spark.write import OWN, letter_of
+from spark.write import letter_of
 
 # Between the stages, beside an entry's own columns: that an incremental snapshot has read the event again, when it
 # happened, what its partition's clock showed before it (both in microseconds), and the moment that all have reached.
@@ -75,8 +75,7 @@ class TimedReader(EntryDecoder):
     def read(self, batch: pa.RecordBatch) -> Read:
         """Events in the order of the records; what has no time, or was changed, is a dead letter."""
         found, letters = list[tuple[Entry, bool, int, int | None]](), list[DeadLetter]()
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
-        for key, value, topic, partition, offset in zip(*columns, strict=True):
+        for key, value, topic, partition, offset in records_of(batch):
             (decoder, (view,)), at = self.routes[topic], (topic, partition, offset)
             clock, moment, committed = self._clocks.before(*at), None, 0
             try:
@@ -124,7 +123,7 @@ def event_rows(
         batches: records.
     """
     spec, clocks = unpack(packed), Clocks(Path(folder), awaited)
-    reader, (view,), safe, through = TimedReader(spec, clocks), spec.views.values(), clocks.safe(), 0
+    reader, view, safe, through = TimedReader(spec, clocks), spec.view, clocks.safe(), 0
     for batch in batches:
         if batch.num_rows and batch.column("topic")[0].as_py() == TICK:
             through = max(batch.column("offset").to_pylist())
@@ -188,25 +187,22 @@ def with_own_classes(view: TimedView) -> Iterator[None]:
 
 def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     """Entries of windows or matches: a document, or a delete of one that is no longer true."""
-    (view,) = spec.views.values()
+    view = spec.view
     assert isinstance(view, TimedView)
     failed, gone, held = (batch.column(name) for name in ("failed", "gone", "state"))
     failures, ended = failed.to_pylist(), gone.to_pylist()
     fields = {name: plain_values(held.field(name)) for name in view.state}
     entries, letters, rows = list[Entry](), [], list[int]()
-    records = sent = 0
-    own = (batch.column(name).to_pylist() for name in OWN)
-    for at, entry in enumerate(starmap(Entry, zip(*own, strict=True))):
-        if entry.view == TALLY:
-            records, sent = records + entry.offset, sent + entry.version
-        elif failures[at] is not None:
+    own, tally = entries_in(batch)
+    for at, entry in own:
+        if failures[at] is not None:
             letters.append(letter_of(spec, entry, failures[at]))
         else:
             document = merge_fields(b"{}", {name: values[at] for name, values in fields.items()})
             key = view.named(document, entry.id)
             entries.append(entry._replace(id=key, document=None if ended[at] else document))
             rows.append(at)
-    return Told(Decoded(entries, letters, records, sent), rows)
+    return Told(Decoded(entries, letters, *tally), rows)
 
 
 def start_timed(
@@ -225,7 +221,7 @@ def start_timed(
         ConfigError: without our own classes (terminal).
         KafkaError: the brokers do not answer (transient).
     """
-    (view,) = flow.spec.views.values()
+    view = flow.spec.view
     assert isinstance(view, TimedView)
     check_reach(spark, flow)
     refuse_other_attempt(flow)

@@ -24,9 +24,9 @@ from spark.events.kept import Open, documents_of
 from spark.events.measures import AVERAGE, Plan, empty_frame, planned, type_of
 from spark.events.timed import given_events, start_timed, with_own_classes
 from spark.flow import Flow
+from spark.reading.entries import OWN
 from spark.reading.expressions import Refuse, text_of, unplaced
 from spark.running import Query
-from spark.write import OWN
 
 # A group's value must have a text that is its own, and a JSON form.
 _GROUPS = (T.StringType, T.BooleanType, T.IntegralType, T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType)
@@ -135,6 +135,6 @@ def start_windows(spark: SparkSession, flow: Flow, opened: Open = documents_of) 
         ClusterError: an executor does not see the flow's folder (terminal).
         ConfigError: without our own classes (terminal).
     """
-    (view,) = flow.spec.views.values()
+    view = flow.spec.view
     assert isinstance(view, WindowView)
     return start_timed(spark, flow, partial(windows, view=view), opened)

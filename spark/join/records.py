@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from cdc.types import REFUSALS, canonical_result
 from cdc.types.plain import NO_TEXT, plain_values
 from spark.join.timely import Timely
 from spark.reading.computed import SEEN_CHARS, VALUE
+from spark.reading.letters import record_letter
 from spark.reading.spec import FlowSpec
 
 # What Spark SQL computed of a row for aggregate number N of table number T.
@@ -145,7 +145,7 @@ class RecordReader:
         """The same for a letter: the key as text where it names no row."""
         with suppress(*REFUSALS):
             return self._id(topic, key or b"")
-        return _text(key)
+        return self._decoders[topic].letter_key(key, None)
 
     def _values(
         self, change: Change, columns: Mapping[str, list[Any]], at: int
@@ -183,22 +183,4 @@ class RecordReader:
             at: topic, partition and offset.
             raw: the record's value, if it is at hand.
         """
-        decoder = self._decoders[at[0]]
-        position, transaction = decoder.told(raw)
-        return DeadLetter(
-            self.spec.sink,
-            self.view.name,
-            key,
-            position,
-            f"{error.what}; {error.fix}" if error.fix else error.what,
-            raw,
-            *at,
-            at_ms=int(time.time() * 1000),
-            generation=self.spec.generation,
-            table=decoder.table.qualified,
-            tx_id=transaction,
-        )
-
-
-def _text(key: bytes | None) -> str:
-    return "" if key is None else key.decode("utf-8", "replace")
+        return record_letter(self.spec, self.view.name, key, self._decoders[at[0]], error, raw, at)

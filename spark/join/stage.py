@@ -66,8 +66,7 @@ def this_task(batch: int = 0) -> Task:
 
 def view_of(spec: FlowSpec) -> JoinedView:
     """The one view of a joined flow."""
-    (view,) = spec.views.values()
-    return cast(JoinedView, view)
+    return cast(JoinedView, spec.view)
 
 
 def open_store(spec: FlowSpec, give_up_seconds: float | None = None) -> RedisRowStore:

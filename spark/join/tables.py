@@ -33,7 +33,7 @@ from spark.join.stage import open_store, view_of
 from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entries, rows_schema, shard_entries
 from spark.pulse import GROUP, MERGES
 from spark.reading.computed import FAILED, FIELD, WHERE
-from spark.reading.entries import TALLY, Entry
+from spark.reading.entries import OWN, TALLY, Entry
 from spark.reading.expressions import PREFIX
 from spark.warehouse.keyless import computed_with_keys, why_failed
 from spark.warehouse.keys import key_names
@@ -44,7 +44,7 @@ from spark.warehouse.table import TablePlace
 from spark.warehouse.upkeep.plan import LATER
 from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
 from spark.warehouse.whose import append_rows
-from spark.write import OWN, letter_of
+from spark.write import letter_of
 
 # Makes a flow's table; None for a flow that writes documents.
 Open = Callable[[SparkSession, Flow], "JoinedTable"]

@@ -12,9 +12,9 @@ sink may hold something newer than this batch knows: an earlier attempt may have
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress, starmap
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -28,6 +28,8 @@ from cdc.stateful import StatefulView
 from cdc.used import used_columns
 from cdc.view import View
 from sinks.contract import UNVERSIONED
+from spark.reading.letters import record_letter
+from spark.reading.record import records_of
 from spark.reading.spec import FlowSpec
 
 # In the place of a view's name: no entry but a tally of what its batch was made of, ``version`` letters (sent already)
@@ -50,6 +52,31 @@ class Entry(NamedTuple):
     offset: int
     ts_ms: int
     row: tuple[Any, ...] | None = None
+
+
+# Columns of an entry between the halves, in the order of ``Entry``.
+OWN = Entry._fields[:8]
+
+
+class Tally(NamedTuple):
+    """What a batch was made of: records, and letters of them that have been sent."""
+
+    records: int
+    sent: int
+
+
+def entries_in(batch: pa.RecordBatch) -> tuple[Iterator[tuple[int, Entry]], Tally]:
+    """The entries of an Arrow batch, each with its row there, and what its tallies say.
+
+    Args:
+        batch: with the columns of ``OWN`` at least.
+    """
+    columns = {name: batch.column(name).to_pylist() for name in OWN}
+    there = [view != TALLY for view in columns["view"]]
+    tallies = [at for at, is_entry in enumerate(there) if not is_entry]
+    records, sent = (sum(columns[name][at] for at in tallies) for name in ("offset", "version"))
+    entries = enumerate(starmap(Entry, zip(*columns.values(), strict=True)))
+    return compress(entries, there), Tally(records, sent)
 
 
 @dataclass
@@ -96,8 +123,7 @@ class EntryDecoder:
         ended: dict[tuple[str, str], Entry] = {}
         letters: list[DeadLetter] = []
         lacking: dict[tuple[str, bytes], DeadLetter] = {}
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
-        for key, value, topic, partition, offset in zip(*columns, strict=True):
+        for key, value, topic, partition, offset in records_of(batch):
             decoder, views = self.routes[topic]
             at = (topic, partition, offset)
             try:
@@ -161,20 +187,9 @@ class EntryDecoder:
         row that a view of events did not take."""
         rows = None if isinstance(view, StatefulView) else view
         identity = None if rows is None else _document_of(rows, decoder, key, raw, at)
-        position, transaction = decoder.told(raw)
-        return DeadLetter(
-            self.spec.sink,
-            "" if view is None else view.name,
-            decoder.letter_key(key, raw) if identity is None else identity,
-            position,
-            f"{error.what}; {error.fix}" if error.fix else error.what,
-            raw,
-            *at,
-            at_ms=int(time.time() * 1000),
-            generation=self.spec.generation,
-            table=decoder.table.qualified if identity is None else None,
-            tx_id=transaction,
-        )
+        name = "" if view is None else view.name
+        named = decoder.letter_key(key, raw) if identity is None else identity
+        return record_letter(self.spec, name, named, decoder, error, raw, at, of_row=identity is None)
 
 
 def _document_of(

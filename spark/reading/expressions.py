@@ -291,7 +291,7 @@ def entry_schema(view: View) -> str:
 def entries_with_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """First half: Kafka records in, entries with their typed rows out (a ``mapInArrow`` function)."""
     spec = unpack(packed)
-    (view,) = spec.views.values()
+    view = spec.view
     for decoded in decode_batches(spec, batches, typed=True):
         yield entry_batch(spec, view, decoded)
 

@@ -84,7 +84,7 @@ class NativeReader:
         Args:
             spec: the flow's work.
         """
-        (view,) = spec.views.values()
+        view = spec.view
         table = view.table
         found = [native(column) for column in table.columns]
         columns = tuple(one for one in found if one is not None)

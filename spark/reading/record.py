@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,11 @@ RECORD = pa.schema(
 )
 # The same in Spark's words.
 RECORD_DDL = "`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint"
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """The records of a batch: key, value, topic, partition and offset of each."""
+    return zip(*(batch.column(name).to_pylist() for name in RECORD.names), strict=True)
 
 
 def batch_of(records: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

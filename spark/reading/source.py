@@ -30,10 +30,10 @@ def read_changelog(
     topics: Sequence[str],
     client: Mapping[str, str],
     max_offsets: int | None,
-    starts: Mapping[str, Mapping[int, int]] | None = None,
-    traces: bool = False,
-    turns: str = "",
-    registry: Mapping[str, str] | None = None,
+    starts: Mapping[str, Mapping[int, int]] | None,
+    traces: bool,
+    turns: str,
+    registry: Mapping[str, str] | None,
 ) -> DataFrame:
     """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
 

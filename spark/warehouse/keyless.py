@@ -29,7 +29,7 @@ from spark.write import letter_of
 def keyed_entries(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """As ``spark.reading.expressions.entries_with_rows``, for a table (a ``mapInArrow`` function)."""
     spec = unpack(packed)
-    (view,) = spec.views.values()
+    view = spec.view
     key = TableKey.of(view)
     for decoded in decode_batches(spec, batches, typed=True):
         yield entry_batch(spec, view, with_keys(spec, view, key, decoded))

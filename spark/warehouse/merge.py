@@ -30,7 +30,7 @@ from spark.disk.lease import Lease
 from spark.flow import Flow, begin, changelog
 from spark.pulse import GROUP, MERGES, MERGING
 from spark.reading.computed import FAILED, FIELD, WHERE
-from spark.reading.entries import OWN_TOMBSTONE, TALLY, Entry
+from spark.reading.entries import OWN, OWN_TOMBSTONE, TALLY, Entry
 from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.native import ODD, NativeReader, odd_ones
 from spark.reading.native_raw import KEY
@@ -55,7 +55,7 @@ from spark.warehouse.marks import BATCH, OFFSETS, QUERY, READER, WHOLE, offsets_
 from spark.warehouse.table import TablePlace, chosen_columns
 from spark.warehouse.upkeep.upkeep import Upkeep, insisting, policy_of
 from spark.warehouse.whose import append_rows
-from spark.write import OWN, letter_of
+from spark.write import letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
 GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
@@ -135,7 +135,7 @@ class Merger:
         upkeep: Upkeep,
         most: int | None = None,
     ) -> None:
-        (self.view,) = spec.views.values()
+        self.view = spec.view
         self.about = {"sink": spec.sink, "generation": spec.generation, "flow": self.view.name}
         self.place, self.spec, self.checkpoint, self.lease, self.upkeep = place, spec, checkpoint, lease, upkeep
         self.table, self._small, self._most = "", False, most
@@ -364,7 +364,7 @@ def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease:
         StateError: it has gone, or it is filled already (terminal).
         SinkRefused: another generation's table stands in its place, or another one's (terminal).
     """
-    (view,) = flow.spec.views.values()
+    view = flow.spec.view
     place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token, owner)
     lease.check()
     there = place.there()

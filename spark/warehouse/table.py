@@ -86,9 +86,7 @@ HOUSE = {
 }
 
 
-def create_table(
-    spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None, *, version: int = 3
-) -> None:
+def create_table(spark: SparkSession, table: str, view: View, properties: Mapping[str, str], *, version: int) -> None:
     """Create the namespace and the table if they are not there; ``properties`` are set in any case.
 
     Args:
@@ -108,13 +106,13 @@ def create_table(
         "write.update.mode": "merge-on-read",
         "write.delete.mode": "merge-on-read",
         **HOUSE,
-        **(properties or {}),
+        **properties,
     }
     said = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({said})")
     there = loaded(spark, table).properties()
     later = {name: value for name, value in ROW_GROUP.items() if not there.containsKey(name)}  # of one made before
-    ours = ", ".join(f"'{name}'='{value}'" for name, value in {**later, **(properties or {})}.items())
+    ours = ", ".join(f"'{name}'='{value}'" for name, value in {**later, **properties}.items())
     if ours:
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")
     follow_columns(spark, table, view, columns)
@@ -303,12 +301,13 @@ class TablePlace:
         create_table(spark, table, view, properties, version=self.sink.format_version)
         return table
 
-    def claimed_table(self, spark: SparkSession, known: str = "") -> str:
+    def claimed_table(self, spark: SparkSession, known: str) -> str:
         """The table to write to, loaded anew.
 
         Args:
             spark: the session.
-            known: under which name it was last; the catalogue's database is asked only where that leads elsewhere.
+            known: under which name it was last; the catalogue's database is asked only where that leads elsewhere, or
+                where it is empty, the first time.
 
         Raises:
             SinkRefused: there is none. SinkUnavailable: it was just promoted (transient).

@@ -95,7 +95,7 @@ def test_a_runner_that_was_cut_while_it_followed_lets_the_connector_go_on_at_the
             primary.kill()
             standby.take_over()
             source.execute("INSERT INTO t VALUES (2, 'new')")
-            for verb in ("offsets", "resume"):
+            for verb in ("offset", "resume"):
 
                 def fails(*_: Any) -> Any:
                     raise ConnectUnavailable("no answer")

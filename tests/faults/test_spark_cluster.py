@@ -18,6 +18,7 @@ import pytest
 from deploy.local.sparkcluster import SparkCluster
 from spark.disk.filling import FillState
 from tests.support.cluster import FLIGHTS, SILENCE_SECONDS, Clustered, clustered
+from tests.support.cluster_faults import end_applications, executors, key_counts, kill_worker, signal_worker
 from tests.support.scenario import START_SECONDS
 from tests.support.servers import Servers
 
@@ -48,19 +49,19 @@ def test_two_workers_make_what_one_process_makes(case: Clustered) -> None:
     assert case.store is not None
     (application,) = machines.state()["activeapps"]
     assert application["cores"] == 2
-    assert len(machines.executors()) == 2
+    assert len(executors(machines)) == 2
     with case.traffic(seconds=10, seed=1):
         pass
     assert case.assert_same_as_alone() > FLIGHTS
-    assert all(count > 100 for count in case.store.key_counts())
+    assert all(count > 100 for count in key_counts(case.store))
 
 
 def test_a_worker_that_is_killed_changes_nothing(case: Clustered) -> None:
     machines, runner = running(case)
     with case.traffic(seconds=28, seed=2):
         time.sleep(5)
-        machines.kill_worker(0)
-        assert len(machines.executors()) == 1
+        kill_worker(machines, 0)
+        assert len(executors(machines)) == 1
         time.sleep(8)
         machines.start_worker(0)
         time.sleep(6)
@@ -71,7 +72,7 @@ def test_a_worker_that_is_killed_changes_nothing(case: Clustered) -> None:
         assert gone and not alive
     case.assert_same_as_alone()
     assert runner.poll() is None
-    assert len(machines.executors()) == 2  # the new worker was given to the application
+    assert len(executors(machines)) == 2  # the new worker was given to the application
     assert not case.dead_letters()
 
 
@@ -79,17 +80,17 @@ def test_a_worker_that_is_paused_and_wakes_up_changes_nothing(case: Clustered) -
     machines, runner = running(case)
     with case.traffic(seconds=FROZEN_SECONDS + 15, seed=3):
         time.sleep(3)
-        machines.signal_worker(0, signal.SIGSTOP)
+        signal_worker(machines, 0, signal.SIGSTOP)
         time.sleep(FROZEN_SECONDS)
         assert machines.state()["aliveworkers"] == 1
-        machines.signal_worker(0, signal.SIGCONT)
+        signal_worker(machines, 0, signal.SIGCONT)
     case.assert_same_as_alone()
     assert runner.poll() is None
 
 
 def test_an_application_that_the_master_ends_ends_the_runner(case: Clustered) -> None:
     machines, runner = running(case)
-    machines.end_applications()
+    end_applications(machines)
     assert runner.wait(END_SECONDS) == 1
     assert "has ended this application" in case.log()
     assert "has ended this application" in case.status_of("search", case.view("flight"))["last_error"]
@@ -108,6 +109,6 @@ def test_a_rebuild_whose_worker_is_killed_ends_equal(case: Clustered) -> None:
         time.sleep(0.1)
     time.sleep(2)
     assert not FillState.from_json(begun.read_text()).done
-    machines.kill_worker(1)
+    kill_worker(machines, 1)
     assert process.wait(START_SECONDS) == 0, (case.folder / "rebuild.log").read_text()[-3000:]
     case.assert_equal("--sink", "search", "--generation", "2")

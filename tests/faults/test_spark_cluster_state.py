@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from deploy.local.sparkcluster import SparkCluster
 from examples.filling import fill
 from examples.social import load as social
+from tests.support.cluster_faults import executors, kill_worker
 from tests.support.joined import Joined
 from tests.support.servers import Servers
 
@@ -90,12 +91,12 @@ def asked(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_what_a_cluster_keeps_is_what_the_log_says_though_a_worker_is_killed(asked: Asked) -> None:
     asked.happen(0, EVENTS // 2)
     asked.start("--master", asked.machines.url)
-    assert len(asked.machines.executors()) == 2
+    assert len(executors(asked.machines)) == 2
     for part in range(10):
         asked.happen(EVENTS // 2 + part * AT_ONCE, AT_ONCE)
         time.sleep(2)
         if part == 3:
-            asked.machines.kill_worker(0)
+            kill_worker(asked.machines, 0)
         if part == 6:
             asked.machines.start_worker(0)
     asked.assert_equal()

@@ -21,12 +21,12 @@ from spark.join import child_expressions
 from spark.join.records import RecordReader
 from spark.machine.quiet import hush
 from spark.reading.computed import reason
-from spark.reading.entries import Decoded, Entry, EntryDecoder
+from spark.reading.entries import OWN, Decoded, Entry, EntryDecoder
 from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, refuse_unsteady, without_tallies
 from spark.reading.spec import FlowSpec
 from spark.warehouse.keyless import why_failed
 from spark.warehouse.merge import ENTRY, GONE, LETTER, table_rows, with_expressions
-from spark.write import NEW, OWN, from_arrow
+from spark.write import NEW, from_arrow
 from tests.support.plain_spark import engine_session
 from tests.support.trees import node, table
 from truth.spark_sql import FAILED, Broken, ask, computed, table_shape

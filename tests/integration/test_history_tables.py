@@ -178,13 +178,13 @@ def test_a_name_that_changes_only_in_letter_case_stops_no_history(spark: SparkSe
 def test_a_views_table_follows_a_name_that_changes_in_letter_case(spark: SparkSession) -> None:
     """Its flow ended at every start."""
     name, view = Column("Name", "text", "text", ordinal=2), "hw_lake.letter_views.t"
-    create_table(spark, view, view_of(COLUMNS[0], name))
+    create_table(spark, view, view_of(COLUMNS[0], name), {}, version=3)
     spark.sql(f"INSERT INTO {view} VALUES (1, 'kept', 5)")
     renamed = view_of(COLUMNS[0], replace(name, name="name"), renamed=(("Name", "name"),))
     for _ in range(2):
-        create_table(spark, view, renamed)
+        create_table(spark, view, renamed, {}, version=3)
         assert [row.asDict()["name"] for row in spark.table(view).collect()] == ["kept"]
-    create_table(spark, view, view_of(COLUMNS[0], replace(name, name="NAME", ordinal=3)))
+    create_table(spark, view, view_of(COLUMNS[0], replace(name, name="NAME", ordinal=3)), {}, version=3)
     assert [row.asDict()["NAME"] for row in spark.table(view).collect()] == [None]
 
 

@@ -213,7 +213,7 @@ def test_a_file_is_of_several_row_groups_so_that_one_reader_has_work_for_several
         if made != "new":
             said = f"TBLPROPERTIES ('write.parquet.row-group-size-bytes'='{size}')" if size else ""
             spark.sql(f"CREATE TABLE {name} (id bigint, v string, _hw_version bigint) USING iceberg {said}")
-        create_table(spark, name, view)
+        create_table(spark, name, view, {}, version=3)
         filled = spark.range(0, 400_000, 1, 1).selectExpr("id", "sha2(string(id), 512) v", "1L _hw_version")
         filled.writeTo(name).append()
         (file,) = spark.sql(f"SELECT file_path FROM {name}.files").collect()

@@ -308,7 +308,8 @@ from spark.warehouse.table import create_table
 from tests.support.plain_spark import lake_session
 ID, A, C = (Column(name, "text", "text", ordinal=number) for number, name in enumerate("iac", 1))
 def follow(*columns):
-    create_table(spark, "hw_lake.shop.t", View.identity(Table("public", "t", (ID, *columns), ("i",), oid=7)))
+    view = View.identity(Table("public", "t", (ID, *columns), ("i",), oid=7))
+    create_table(spark, "hw_lake.shop.t", view, {}, version=3)
     return [row.asDict() for row in spark.table("hw_lake.shop.t").drop("_hw_version").collect()]
 with lake_session(Path(sys.argv[1])) as spark:
     follow(A, C)

@@ -77,7 +77,7 @@ def main(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def flow_of(said: Mapping[str, Any], name: str, view: View, config: Mapping[str, Any]) -> Flow:
     """A flow of the one table."""
-    letters = letters_to(f"{said['topic']}-letters", {"bootstrap.servers": said["kafka"]})
+    letters = letters_to(f"{said['topic']}-letters", {"bootstrap.servers": said["kafka"]}, 10 << 20)
     spec = FlowSpec(name, {view.name: view}, {said["topic"]: (view.name,)}, {said["topic"]: TABLE}, config, letters)
     return Flow(
         name,

@@ -96,7 +96,7 @@ def run(
         )
         spark = build_session("t", master="local[2]", jars=jars, log=folder / "spark.log", conf=conf)
         view = analysed(spark)
-        letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]})
+        letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]}, 10 << 20)
         names, tables = {topic: (view.name,)}, {topic: view.table}
         spec = FlowSpec("cache", {view.name: view}, names, tables, said["sink"], letters, events=frozenset({topic}))
         spec = replace(spec, snapshot_lsn=said["snapshot_lsn"])

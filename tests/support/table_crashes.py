@@ -197,7 +197,7 @@ def followed(start: Callable[[Flow], JoinedQuery], flow: Flow, log: Log, lake: A
 def flow_of(said: Mapping[str, Any], name: str, token: int) -> Flow:
     """The flow of one of the views above."""
     made, topic = view(name), said["topic"]
-    letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]})
+    letters = letters_to(f"{topic}-letters", {"bootstrap.servers": said["kafka"]}, 10 << 20)
     tables = {f"{topic}.{one.name}": one for one in (PARENTS, KIDS, TOYS)}
     namespace = f"{topic}:{name}:"
     store = {"url": said["store"], "namespace": namespace, "title": "crashes", "token": token, "give_up_seconds": 30.0}

@@ -9,15 +9,13 @@ node or several, each of which may be put back to a moment before, or emptied.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cdc.errors import Fenced, SinkUnavailable
 from cdc.formats import ROWS
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 from sinks.rowstore.memory.arranged import MemoryArranged
-
-Step = Callable[[str], None]
 
 
 class MemoryStore(MemoryArranged):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,12 +13,14 @@ from cdc.letters.deadletter import DeadLetter
 from cdc.log import letters as deadletters
 from cdc.records import history
 from cdc.records.change import Change, Op
-from cdc.records.debezium_json import WRITTEN, Decoder, transaction_of
+from cdc.records.debezium_json import WRITTEN, transaction_of
 from cdc.records.history import COLUMNS
 from cdc.types import REFUSALS
 from cdc.types.arrow import arrow_of_spark
 from cdc.view import View
 from spark.reading.entries import OWN_TOMBSTONE, key_row
+from spark.reading.letters import record_letter
+from spark.reading.record import records_of
 from spark.reading.spec import FlowSpec, unpack
 
 
@@ -83,7 +84,7 @@ class HistoryDecoder:
         held: Mapping[int, Place] | None = None,
     ) -> None:
         self.spec, self._source, self._starts, self._begins, self._held = spec, source, starts, begins, held
-        (self.view,) = spec.views.values()
+        self.view = spec.view
         (self._decoder,) = spec.decoders().values()
         self._deleted: dict[bytes, int] = {}
         self._last: dict[int, Place] = {}
@@ -98,8 +99,7 @@ class HistoryDecoder:
         """
         rows: list[tuple[Any, ...]] = []
         letters: list[DeadLetter] = []
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
-        for key, value, topic, partition, offset in zip(*columns, strict=True):
+        for key, value, topic, partition, offset in records_of(batch):
             try:
                 change = self._decoder.decode(key, value, topic, partition, offset)
                 if change.op is Op.TRUNCATE or (change.op is Op.TOMBSTONE and self._own(key, offset)):
@@ -117,7 +117,8 @@ class HistoryDecoder:
                 if self._stands(partition):
                     rows += [self._row(one, b"") for one in self._early.pop(partition, ())]
             except DecodeError as error:
-                letters.append(_letter(self.spec, self._decoder, error, (key, value, topic, partition, offset)))
+                named, at = self._decoder.letter_key(key, value), (topic, partition, offset)
+                letters.append(record_letter(self.spec, "", named, self._decoder, error, value, at))
         deadletters.send(self.spec.dead_letters, letters)
         return _batch(self.view, rows)
 
@@ -195,26 +196,6 @@ def _batch(view: View, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _letter(spec: FlowSpec, decoder: Decoder, error: DecodeError, record: tuple[Any, ...]) -> DeadLetter:
-    key, value, topic, partition, offset = record
-    position, transaction = decoder.told(value)
-    return DeadLetter(
-        spec.sink,
-        "",
-        "" if key is None else key.decode("utf-8", "replace"),
-        position,
-        f"{error.what}; {error.fix}" if error.fix else error.what,
-        value,
-        topic,
-        partition,
-        offset,
-        at_ms=int(time.time() * 1000),
-        generation=spec.generation,
-        table=decoder.table.qualified,
-        tx_id=transaction,
-    )
 
 
 def history_rows(

@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
-from cdc.log.client import Kafka, untaken
+from cdc.log.client import Kafka
 from cdc.log.letters import letters_config
+from cdc.log.refusals import untaken
 from cdc.pipeline import Pipeline, loads
 from connectors import cut_snapshot
 from connectors.cut_snapshot import write_deletes
@@ -51,6 +52,34 @@ def test_brokers_that_go_away_meanwhile_are_told_as_such(pipeline: Pipeline) -> 
     away = Kafka(loads(plain_file()), seconds=0.3)
     with pytest.raises(KafkaUnavailable, match=r"looking for topic p\.public\.t: Kafka does not answer"):
         away._wait(GONE, there=False)
+
+
+def test_who_is_impatient_asks_once_and_with_the_same_client(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[float]()
+
+    def listed(one: Kafka, _name: str | None = None) -> dict[str, Any]:
+        asked.append(one.seconds)
+        raise KafkaUnavailable("no answer")
+
+    monkeypatch.setattr(Kafka, "_listed", listed)
+    quick = kafka.impatient(0.5)
+    with pytest.raises(KafkaUnavailable):
+        quick.partitions([GONE])
+    assert asked == [0.5] and quick.admin is kafka.admin
+    with pytest.raises(KafkaUnavailable):
+        kafka.partitions([GONE])
+    assert asked == [0.5, 2.0, 2.0, 2.0], "it may be a leader that moves"
+
+
+def test_partitions_are_counted_without_a_question_for_each_topic(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their settings were read besides, of 500 tables each half a minute."""
+    careless = Producer({**kafka.settings, "allow.auto.create.topics": "true"})
+    careless.list_topics("there", timeout=5)
+    monkeypatch.setattr(Kafka, "_listed", lambda _: careless.list_topics(timeout=5).topics)
+    monkeypatch.setattr(kafka, "admin", None)
+    assert kafka.partitions(["there", GONE]) == {"there": 4}
 
 
 @pytest.mark.parametrize("which", ["the pipeline's", "letters"])

@@ -12,9 +12,10 @@ from confluent_kafka import KafkaException
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log import client, ends, records
-from cdc.log.client import Kafka, translate
+from cdc.log.client import Kafka
 from cdc.log.ends import LogEnds
 from cdc.log.parts import TopicReader
+from cdc.log.refusals import translate
 from cdc.log.slices import Slice, SliceReader
 from cdc.pipeline import loads
 from tests.support.brokers import Brokers

@@ -26,7 +26,7 @@ from tests.support.connector_cases import pipeline
 
 RUNNING = Status("RUNNING", ("RUNNING",), "")
 STREAMING = {"lsn": 1000, "lsn_commit": 1000}
-SLOT = Slot("pgoutput", "flights", False, None, 500, 900, "reserved", 0, None)
+SLOT = Slot("pgoutput", "flights", False, None, 900, "reserved", 0, None)
 
 
 def entries(state: str = "done", *tables: str, gap: Gap | None = None) -> dict[str, Captured]:
@@ -105,15 +105,15 @@ class Connect:
     """Kafka Connect with an offset of a connector that somebody has deleted."""
 
     def __init__(self, offset: Mapping[str, Any] | None = None) -> None:
-        self.kept = [] if offset is None else [offset]
+        self.kept = offset
         self.done: list[str] = []
 
-    def offsets(self, name: str) -> list[Mapping[str, Any]]:
+    def offset(self, name: str) -> Mapping[str, Any] | None:
         return self.kept
 
     def delete_offsets(self, name: str) -> None:
         assert "wait_stopped" in self.done, "Connect refuses it while the connector may run"
-        self.kept, self.done = [], [*self.done, "delete_offsets"]
+        self.kept, self.done = None, [*self.done, "delete_offsets"]
 
     def status(self, name: str) -> Status:
         return Status("STOPPED", (), "")
@@ -125,7 +125,7 @@ class Connect:
 def create(monkeypatch: pytest.MonkeyPatch, connect: Connect, state: str, slot: Slot | None) -> None:
     monkeypatch.setattr(connector, "read_slot", lambda *given: slot)
     monkeypatch.setattr(connector, "read_captured", lambda *given: entries(state))
-    [action] = plan_connector("c", {}, None)
+    [action] = plan_connector("c", {}, None, slot=slot is not None, skipped=False)
     servers = SimpleNamespace(connect=connect, pipeline=pipeline(), source=None, setup=None, names=None)
     action.run(servers)  # type: ignore[arg-type]
 
@@ -134,7 +134,7 @@ def test_a_first_snapshot_forgets_what_a_deleted_namesake_had_read(monkeypatch: 
     """`drop` can't make Connect forget it where there is no connector: the name could never be applied again."""
     connect = Connect(STREAMING)
     create(monkeypatch, connect, "initial", None)
-    assert connect.kept == [] and connect.done[-1] == "resume" and "delete" not in connect.done
+    assert connect.kept is None and connect.done[-1] == "resume" and "delete" not in connect.done
 
 
 @pytest.mark.parametrize(("state", "slot"), [("done", None), ("wanted", None), ("initial", SLOT), ("done", SLOT)])
@@ -146,7 +146,7 @@ def test_what_goes_on_keeps_its_offset(monkeypatch: pytest.MonkeyPatch, state: s
     else:
         create(monkeypatch, connect, state, slot)
         assert connect.done[-1] == "resume"
-    assert connect.kept == [STREAMING]
+    assert connect.kept == STREAMING
 
 
 # --- topics of a schema, once the list of its tables is gone

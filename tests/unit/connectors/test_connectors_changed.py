@@ -132,13 +132,13 @@ def test_a_gap_grows_and_what_it_needs_is_not_forgotten() -> None:
 
 def test_a_connector_is_restarted_for_tables_and_topics_are_made_anew_without_one() -> None:
     topic = Topic("p.s.t", 2, 1, {"cleanup.policy": "compact"})
-    [both] = plan_renewal("c", ["s.t"], [topic], there=True)
+    [both] = plan_renewal("c", ["s.t"], [topic], [], there=True)
     assert both.detail == "restart, to read the definition of s.t anew; topic p.s.t is deleted and made anew"
     [kept] = plan_renewal("c", ["s.t"], [topic], ["lake"], there=True)
     assert kept.detail.endswith("(history of sink lake begins anew for it, without what it has not read by then)")
-    assert len(plan_renewal("c", ["s.t"], [], there=True)) == 1
-    assert plan_renewal("c", ["s.t"], [], there=False) == [] == plan_renewal("c", [], [], there=True)
-    assert len(plan_renewal("c", ["s.t"], [topic], there=False)) == 1
+    assert len(plan_renewal("c", ["s.t"], [], [], there=True)) == 1
+    assert plan_renewal("c", ["s.t"], [], [], there=False) == [] == plan_renewal("c", [], [], [], there=True)
+    assert len(plan_renewal("c", ["s.t"], [topic], [], there=False)) == 1
 
 
 def test_a_gap_that_nobody_mends_any_more_is_found_again() -> None:

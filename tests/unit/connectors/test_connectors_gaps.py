@@ -27,8 +27,9 @@ from connectors.debezium import connector_config
 from connectors.drop import plan_drop
 from connectors.missed_deletes import ghost_event, standing
 from connectors.names import Names
+from connectors.offset import moved, stored_lsn
 from connectors.renamed import refuse_renamed
-from connectors.resnapshot import Wish, chosen, moved, resnapshot
+from connectors.resnapshot import Wish, chosen, resnapshot
 from connectors.source_gaps import (
     Remembered,
     refuse_forgotten,
@@ -37,7 +38,6 @@ from connectors.source_gaps import (
     refuse_other,
     refuse_other_database,
     refuse_shorter,
-    stored_lsn,
 )
 from tests.support.connector_cases import catalogue, pipeline
 
@@ -119,7 +119,7 @@ def test_the_connector_knows_its_cluster() -> None:
         refuse_other({"headwater.system.identifier": "8"}, HERE)
 
 
-SLOT = Slot("pgoutput", "x", False, None, 1, 1, "reserved", 0, None, False, False)
+SLOT = Slot("pgoutput", "x", False, None, 1, "reserved", 0, None, False, False)
 
 
 @pytest.mark.parametrize("slot", [None, SLOT])

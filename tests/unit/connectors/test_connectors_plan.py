@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import HeadwaterError, KafkaError, SourceChanged, SourceError
+from cdc.errors import HeadwaterError, KafkaError, SlotLost, SourceChanged, SourceError
 from cdc.log.client import Topic
 from cdc.records.change import Op
 from cdc.records.debezium_json import Decoder
@@ -35,10 +35,12 @@ from tests.support.connector_cases import catalogue, fact, pipeline
 
 RUNNING = Status("RUNNING", ("RUNNING",), "")
 STREAMING = {"lsn": 1000, "lsn_commit": 1000}
+# Of a connector that was made: its slot is there, and it has made its first snapshot.
+THERE = {"slot": True, "skipped": False}
 
 
 def slot(**other: object) -> Slot:
-    values = {"plugin": "pgoutput", "database": "d", "active": True, "pid": 1, "restart_lsn": 500, "confirmed_lsn": 900}
+    values = {"plugin": "pgoutput", "database": "d", "active": True, "pid": 1, "confirmed_lsn": 900}
     return Slot(**{**values, "wal_status": "reserved", "behind_bytes": 0, "safe_bytes": None, **other})  # type: ignore[arg-type]
 
 
@@ -130,18 +132,18 @@ def test_a_topic_of_one_partition_is_never_mended_by_the_files_number() -> None:
 
 
 def test_running_connector_as_wanted_needs_nothing() -> None:
-    assert plan_connector("c", {"a": "1"}, RunningConnector({"a": "1"}, RUNNING, STREAMING)) == []
+    assert plan_connector("c", {"a": "1"}, RunningConnector({"a": "1"}, RUNNING, STREAMING), **THERE) == []
 
 
 def test_changed_secret_is_told_but_not_shown() -> None:
     wanted, there = {"a": "1", "database.password": "new"}, {"a": "1", "database.password": "old", "gone": "x"}
-    [action] = plan_connector("c", wanted, RunningConnector(there, RUNNING, STREAMING))
+    [action] = plan_connector("c", wanted, RunningConnector(there, RUNNING, STREAMING), **THERE)
     assert action.before == {"database.password": HIDDEN, "gone": "x"}
     assert action.after == {"database.password": HIDDEN, "gone": None}
 
 
 def test_a_connector_that_was_deleted_alone_goes_on() -> None:
-    told = [plan_connector("c", {}, None, slot=slot)[0].detail for slot in (False, True)]
+    told = [plan_connector("c", {}, None, slot=slot, skipped=False)[0].detail for slot in (False, True)]
     assert told == [
         "create; Debezium creates the slot and reads the tables",
         "create; it goes on from what its slot and Connect have kept",
@@ -157,7 +159,7 @@ def test_a_connector_that_was_deleted_alone_goes_on() -> None:
     ],
 )
 def test_connector_that_does_not_run_is_started(status: Status, detail: str) -> None:
-    [action] = plan_connector("c", {}, RunningConnector({}, status, STREAMING))
+    [action] = plan_connector("c", {}, RunningConnector({}, status, STREAMING), **THERE)
     assert (action.detail, action.after) == (detail, "RUNNING")
 
 
@@ -190,6 +192,23 @@ def test_gap_is_refused(there: Slot | None, offset: dict[str, object] | None, me
     assert "headwater resnapshot FILE --all" in error.value.fix or "headwater drop FILE" in error.value.fix
 
 
+@pytest.mark.parametrize(
+    ("reason", "why", "prevents"),
+    [
+        (None, "the WAL it needs is gone", "raise max_slot_wal_keep_size"),
+        ("wal_removed", "the WAL it needs is gone", "raise max_slot_wal_keep_size"),
+        ("idle_timeout", "longer than idle_replication_slot_timeout", "raise idle_replication_slot_timeout"),
+        ("wal_level_insufficient", "wal_level was not logical", "keep wal_level = logical"),
+        ("something_new", "something_new", "remove what did it"),
+    ],
+)
+def test_a_slot_that_is_lost_says_why(reason: str | None, why: str, prevents: str) -> None:
+    """Of one that was idle for too long, or that wal_level ended, the WAL budget was blamed."""
+    with pytest.raises(SlotLost) as error:
+        refuse_gap("s", slot(wal_status="lost", invalidation=reason), STREAMING)
+    assert why in error.value.what and prevents in error.value.fix
+
+
 def test_a_database_that_knows_nothing_is_another_one() -> None:
     """Restored from a dump: `plan` said `resnapshot --all`, which said `apply`, which said `resnapshot --all`."""
     with pytest.raises(SourceChanged, match="our own tables are gone") as error:
@@ -210,19 +229,22 @@ def entry(table: str, state: str) -> Captured:
 
 def test_first_capture_reads_all_tables_and_a_later_one_only_the_new() -> None:
     names = Names("headwater", "p")
-    before, after = plan_captured(names, "p", ["s.b", "s.a"], {}, fresh=True)
+    before, after = plan_captured(names, "p", ["s.b", "s.a"], {}, fresh=True, emptied=(), gaps={}, stay=())
     assert [(a.name, a.after) for a in before] == [("s.a", "initial"), ("s.b", "initial")]
     there = {"s.a": entry("s.a", "done"), "s.z": entry("s.z", "done")}
-    before, after = plan_captured(names, "p", ["s.b", "s.a"], there, fresh=False)
+    before, after = plan_captured(names, "p", ["s.b", "s.a"], there, fresh=False, emptied=(), gaps={}, stay=())
     assert [(a.name, a.after) for a in before] == [("s.b", "wanted"), ("s.a", "identity")], "an older version's entry"
     assert [(a.name, a.after) for a in after] == [("s.z", None)]
     assert after[0].detail.endswith("stays as it is, and so do the rows that sinks have of it")
-    assert plan_captured(names, "p", ["s.a"], there, fresh=False, stay={"s.z"})[1] == [], "its gap must stay noted"
+    after = plan_captured(names, "p", ["s.a"], there, fresh=False, emptied=(), gaps={}, stay={"s.z"})[1]
+    assert after == [], "its gap must stay noted"
 
 
 def test_what_a_dropped_capture_remembers_is_void() -> None:
     there = {"s.a": entry("s.a", "done"), "s.b": entry("s.b", "initial")}
-    before, _ = plan_captured(Names("headwater", "p"), "p", ["s.a", "s.b"], there, fresh=True)
+    before, _ = plan_captured(
+        Names("headwater", "p"), "p", ["s.a", "s.b"], there, fresh=True, emptied=(), gaps={}, stay=()
+    )
     assert [(a.name, a.before, a.after) for a in before if a.kind == "snapshot"] == [("s.a", "done", "initial")]
 
 

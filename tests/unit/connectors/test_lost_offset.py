@@ -30,7 +30,7 @@ from tests.support.connector_cases import pipeline
 RUNNING = Status("RUNNING", ("RUNNING",), "")
 STREAMING = {"lsn": 1000, "lsn_commit": 1000}
 SNAPSHOT = {"lsn": 1000, "snapshot": "INITIAL"}
-SLOT = Slot("pgoutput", "flights", False, None, 500, 900, "reserved", 0, None)
+SLOT = Slot("pgoutput", "flights", False, None, 900, "reserved", 0, None)
 NOW = Moment("7", 1, standby=False, wal_lsn=5000)
 LOST = [None, SNAPSHOT]
 
@@ -141,15 +141,15 @@ def test_a_connector_that_is_made_again_begins_no_second_snapshot(monkeypatch: p
     done: list[str] = []
 
     class Connect:
-        def offsets(self, _name: str) -> list[Any]:
-            return []
+        def offset(self, _name: str) -> None:
+            return None
 
         def __getattr__(self, verb: str) -> Any:
             return lambda *_: done.append(verb)
 
     monkeypatch.setattr(connector, "read_slot", lambda *_: SLOT)
     monkeypatch.setattr(connector, "read_captured", lambda *_: captured("done"))
-    [action] = plan_connector("c", {}, None)
+    [action] = plan_connector("c", {}, None, slot=True, skipped=False)
     servers = SimpleNamespace(connect=Connect(), pipeline=pipeline(), source=None, setup=None, names=None)
     with pytest.raises(LogGap, match="it knows no place of it"):
         action.run(cast(Any, servers))

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from cdc.catalogue import Column, Table
 from cdc.log.client import Topic
 from connectors.database.grants import Right
+from connectors.database.publication import SENT, Publication
 from connectors.names import Names
 from connectors.plan_refusals import refuse_unfit
 from connectors.preflight import CHECKS, Answer, Finding, Level, brokers, publication, rights, tables, toast
@@ -162,7 +163,7 @@ def test_large_values_name_some_tables(policy: str) -> None:
 
 
 def test_a_publication_that_lacks_many_tables_names_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    actual = SimpleNamespace(tables=frozenset(), right_options=True, filtered=frozenset())
+    actual = Publication(frozenset(), SENT, True, False, frozenset())
     monkeypatch.setattr(publication, "read_publication", lambda *_: actual)
     [found] = publication.run(site(catalogue=SimpleNamespace(tables=dict.fromkeys(names(300)))))
     assert ", ".join(names(300)) in found.message and found.about == "headwater_flights"

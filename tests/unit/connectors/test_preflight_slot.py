@@ -17,7 +17,7 @@ def test_a_connector_that_says_running_and_reads_nothing_is_not_sent_to_apply() 
     """`apply` leaves one alone that says so: whoever did as he was told had done nothing."""
     made = pipeline()
     kept = made.policy.wal_bytes
-    one = Slot("pgoutput", made.source.database, False, None, 5, 6, "extended", kept, None)
+    one = Slot("pgoutput", made.source.database, False, None, 6, "extended", kept, None)
     running = RunningConnector({}, Status("RUNNING", ("RUNNING",), ""), {"lsn": 5})
     site = cast(Site, SimpleNamespace(pipeline=made))
     full, unread = list(module._state(site, one, None, running))

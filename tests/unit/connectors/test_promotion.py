@@ -33,7 +33,7 @@ from tests.unit.spark.test_spark_state import IDENTITY
 SWITCH = 2000
 NOW = Moment("7", 2, standby=False, wal_lsn=2500)
 KNOWN = Remembered("7", 1, wal_lsn=1900, confirmed_lsn=700, offset_lsn=800, runner="r", installation="i", witness=5)
-COPY = Slot("pgoutput", "d", False, None, 1500, 1800, "reserved", 1000, None, failover=True, synced=True)
+COPY = Slot("pgoutput", "d", False, None, 1800, "reserved", 1000, None, failover=True, synced=True)
 HISTORY = {1: SWITCH}
 
 
@@ -110,14 +110,14 @@ class Connector:
 
     def __init__(self, state: str = "RUNNING", offset: dict[str, Any] | None = None) -> None:
         self.asked: list[str] = []
-        self.state, self.offset = state, offset or {"lsn": 1999}
+        self.state, self.kept = state, offset or {"lsn": 1999}
 
     def status(self, _: str) -> Any:
         return None if self.state == "none" else SimpleNamespace(connector=self.state, failed=self.state == "FAILED")
 
-    def offsets(self, _: str) -> list[dict[str, Any]]:
+    def offset(self, _: str) -> dict[str, Any]:
         assert self.asked[-1] == "wait_stopped", "looked at while it may move"
-        return [self.offset]
+        return self.kept
 
     def stop(self, _: str) -> None:
         self.asked.append("stop")
@@ -194,7 +194,7 @@ def away(monkeypatch: pytest.MonkeyPatch, database: Database, verb: str) -> None
     monkeypatch.setattr(database.connector, verb, fails, raising=False)
 
 
-@pytest.mark.parametrize("verb", ["wait_stopped", "offsets", "resume"])
+@pytest.mark.parametrize("verb", ["wait_stopped", "offset", "resume"])
 def test_a_connector_that_a_runner_has_stopped_goes_on_at_the_next_attempt(
     monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

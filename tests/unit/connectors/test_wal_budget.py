@@ -174,7 +174,7 @@ def test_of_a_query_only_what_holds_no_values_is_shown(query: str, shown: str) -
 
 
 def slot(kept: int | None, status: str = "reserved") -> Slot:
-    return Slot("pgoutput", "d", True, 1, 5, 6, status, kept, None)
+    return Slot("pgoutput", "d", True, 1, 6, status, kept, None)
 
 
 def seen(kept: int | None, *pins: Pin, there: bool = True) -> Look:

@@ -14,6 +14,7 @@ from deploy.local.services.connect import PLUGIN
 from deploy.local.services.registry import SERVICES
 from deploy.local.site import Site
 from deploy.local.sparkcluster import SparkCluster
+from tests.support.cluster_faults import end_applications
 
 # What a server in health says, by the last part of what is asked.
 WELL = {
@@ -64,4 +65,4 @@ def test_a_healthy_server_is_well(name: str, port: int, tmp_path: Path, monkeypa
 def test_a_spark_master_is_asked_and_told(port: int, tmp_path: Path) -> None:
     cluster = SparkCluster(tmp_path, web=port)
     assert cluster.state()["status"] == "ALIVE"
-    cluster.end_applications()
+    end_applications(cluster)

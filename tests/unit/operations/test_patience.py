@@ -106,16 +106,17 @@ def test_it_gives_up_when_the_time_is_over() -> None:
     assert 0.25 < time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("kind", [KafkaRefused, errors.SourceRefused])
 def test_a_login_that_is_refused_is_waited_for_and_by_who_has_never_run_for_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kind: type[HeadwaterError]
 ) -> None:
     """LDAP was away for a second, and `run` ended; a wrong password is told."""
-    wrong = KafkaRefused("Kafka at h:1 refuses the login")
+    wrong = kind("Kafka at h:1 refuses the login")
     assert Attempts(*[wrong] * 5).wait(begun=False) == "there"
     monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.2)
     assert Attempts(*[wrong] * 12, KafkaUnavailable("away"), wrong).wait() == "there"
     attempts = Attempts(*[wrong] * 10_000)
-    with pytest.raises(KafkaRefused):
+    with pytest.raises(kind):
         attempts.wait(begun=False)
     assert attempts.said == ["waiting: Kafka at h:1 refuses the login"] and len(attempts.fails) > 1
 

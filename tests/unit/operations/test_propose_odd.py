@@ -14,7 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError, PipelineFileError
+from cdc.errors import ConfigError, PipelineFileError, SourceError, SourceRefused
 from cdc.pipeline import IcebergSink, Pipeline, RedisSink, SearchSink
 from cdc.pipeline.document import SyntaxProblem, parse
 from cdc.pipeline.loading import loads
@@ -306,6 +306,16 @@ def test_our_own_schema_is_left_out_by_its_name(monkeypatch: pytest.MonkeyPatch)
     for patterns in (["a"], ()):
         proposal.look(source, patterns)
     assert asked == [(["a"], "ours"), ((), "ours")]
+
+
+@pytest.mark.parametrize("kind", [SourceError, SourceRefused])
+def test_a_server_that_refuses_the_login_is_not_to_be_started(
+    monkeypatch: pytest.MonkeyPatch, kind: type[SourceError]
+) -> None:
+    monkeypatch.setattr(proposal, "connect", MagicMock(side_effect=kind("Datenbank »shop« existiert nicht")))
+    with pytest.raises(kind) as refused:
+        proposal.look(looked().source, [])
+    assert refused.value.fix == "correct user, password and database of the address"
 
 
 def test_a_name_is_free_among_many_without_looking_at_each() -> None:

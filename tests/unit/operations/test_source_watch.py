@@ -10,7 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc.errors import ConnectUnavailable, KafkaError, KafkaUnavailable, SourceChanged, SourceError, SourceUnavailable
+from cdc.errors import (
+    ConnectUnavailable,
+    KafkaError,
+    KafkaUnavailable,
+    SourceChanged,
+    SourceError,
+    SourceRefused,
+    SourceUnavailable,
+)
 from cdc.pipeline import Pipeline, Source, loads
 from cdc.polling import poll
 from connectors import source_gaps
@@ -65,10 +73,11 @@ def test_what_no_waiting_cures_ends_it_at_once(
     assert said == []
 
 
+@pytest.mark.parametrize("kind", [SourceError, SourceRefused])
 def test_a_login_that_is_refused_is_told_once_and_is_no_gap(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, kind: type[SourceError]
 ) -> None:
-    refused = SourceError('Postgres refused 127.0.0.1:1/shop as u: password authentication failed for user "u"')
+    refused = kind('Postgres refused 127.0.0.1:1/shop as u: password authentication failed for user "u"')
     watch = SourceWatch(pipeline)
     monkeypatch.setattr(source_gaps, "connect", failing(refused, refused, SourceUnavailable("down")))
     for _ in range(3):
@@ -125,10 +134,11 @@ class Login:
         """Nothing is open."""
 
 
+@pytest.mark.parametrize("kind", [SourceError, SourceRefused])
 def test_a_refused_login_of_the_tables_owner_is_warned_of_once_at_the_start(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, kind: type[SourceError]
 ) -> None:
-    login = Login(SourceError("Postgres refused 127.0.0.1:1/shop as shop_owner: fe_sendauth: no password supplied"))
+    login = Login(kind("Postgres refused 127.0.0.1:1/shop as shop_owner: fe_sendauth: no password supplied"))
     monkeypatch.setattr(owner, "connect", login)
     monkeypatch.setattr(source_watch, "check_source", failing())
     monkeypatch.setattr(source_watch, "TABLE_SECONDS", 0.01)

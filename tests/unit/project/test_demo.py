@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elasticsearch import ConnectionTimeout
@@ -66,3 +68,32 @@ def test_none_is_left_where_none_begins(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(HeadwaterError, match="did not start: no way"), made(tmp_path, "echo no way", monkeypatch):
         pass
     assert alive(tmp_path) == [False, False]
+
+
+def test_the_readme_shows_the_commands_that_the_demo_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever types them means the example's file, not one called as it is in the folder where he stands."""
+
+    class Page:
+        def __init__(self, *_: Any) -> None:
+            self.url = ""
+
+        def __enter__(self) -> Page:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("HEADWATER_HOME", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: None)
+    monkeypatch.setattr(demo, "DemoPage", Page)
+    for asking in ("wait_filled", "show_live", "verify"):
+        monkeypatch.setattr(demo.Demo, asking, lambda _: "")
+    demo.Demo().run()
+    root = Path(__file__).parents[3]
+    printed = capsys.readouterr().out.replace(f"{root}/", "")
+    told = (root / "README.md").read_text().partition("\n### What you just saw\n")[2].partition("\n### ")[0]
+    commands = [[line for line in text.splitlines() if line.startswith("$ ")] for text in (told, printed)]
+    assert commands[0] == commands[1] and len(commands[0]) == 6

@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from cdc import errors
 from cdc.errors import HeadwaterError
 from cdc.pipeline import load
 from cdc.pipeline.fields import NAME
@@ -76,6 +77,15 @@ def test_every_error_code_is_documented_and_no_other() -> None:
 def test_error_codes_are_unique() -> None:
     errors = [error for error in below(HeadwaterError) if error.__module__ == "cdc.errors"]
     assert sorted(our_errors()) == sorted(error.code for error in errors)
+
+
+def test_the_tree_that_the_module_of_errors_draws_is_that_of_its_classes() -> None:
+    drawn, above = set(), ["HeadwaterError"]
+    for branch, name, said in re.findall(r"^([│├└─ ]+)(\w+)(.*)$", errors.__doc__ or "", re.MULTILINE):
+        above[len(branch) // 4 :] = [name]
+        drawn.add((above[-2], name, "(transient)" in said))
+    _, *ours = (error for error in below(HeadwaterError) if error.__module__ == "cdc.errors")
+    assert drawn == {(error.__bases__[0].__name__, error.__name__, error.transient) for error in ours}
 
 
 @pytest.mark.parametrize("code", sorted(our_errors()))

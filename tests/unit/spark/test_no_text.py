@@ -12,10 +12,10 @@ from cdc.join.tree import Aggregate
 from cdc.types.plain import NO_TEXT, plain_values
 from cdc.view import View
 from spark.reading.computed import FAILED, FIELD
-from spark.reading.entries import Entry
+from spark.reading.entries import OWN, Entry
 from spark.reading.guard import told_by_cast
 from spark.reading.spec import FlowSpec
-from spark.write import OWN, from_arrow
+from spark.write import from_arrow
 from tests.support.computed import read_with
 from truth.spark_sql import FAILED as FAILED_THERE
 from truth.spark_sql import _answers

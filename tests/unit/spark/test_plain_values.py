@@ -20,9 +20,9 @@ from cdc.view import View
 from sinks.iceberg.rows import VERSION_COLUMN, held_rows
 from spark.events import fold, timed
 from spark.reading.computed import FAILED, FIELD, Results
-from spark.reading.entries import Entry
+from spark.reading.entries import OWN, Entry
 from spark.reading.spec import FlowSpec
-from spark.write import OWN, from_arrow
+from spark.write import from_arrow
 from tests.support.computed import read_with
 from truth.answers import Far, plain
 from truth.arithmetic import aggregate, cell_of_number, cell_of_result

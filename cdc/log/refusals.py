@@ -1,0 +1,89 @@
+"""What brokers refuse, and why they do not answer, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError as CoreError
+from confluent_kafka import KafkaException
+
+from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log.opening import Heard
+
+# Brokers that say so may say otherwise in a moment.
+TRANSIENT = {
+    "_TRANSPORT",
+    "_RESOLVE",
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_MSG_TIMED_OUT",
+    "_ALL_BROKERS_DOWN",
+    "REQUEST_TIMED_OUT",
+    "NOT_CONTROLLER",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "BROKER_NOT_AVAILABLE",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+}
+
+# Of a refusal's name, after what it is about; and the rights there.
+DENIED = "AUTHORIZATION_FAILED"
+RIGHTS = {
+    "TOPIC_": "read, describe, create, alter and write the pipeline's topics",
+    "GROUP_": "read, describe and delete the consumer groups that begin with headwater-",
+    "TRANSACTIONAL_ID_": "describe and write the transactional ids that begin with headwater-erase.",
+    "CLUSTER_": "create topics, on the cluster or on the pipeline's prefix",
+}
+
+
+def translate(what: str, error: KafkaException, bootstrap: str, heard: Heard | None = None) -> KafkaError:
+    """An error of librdkafka in our words, transient or not.
+
+    Args:
+        what: what was asked.
+        error: librdkafka's.
+        bootstrap: the brokers.
+        heard: of the client, polled: brokers that refuse it are no outage.
+    """
+    reason = error.args[0]
+    if reason.name() in TRANSIENT or reason.retriable():
+        refusal = heard.refusal(what, bootstrap) if heard is not None else None
+        return refusal or KafkaUnavailable(
+            f"{what}: Kafka does not answer at {bootstrap}: {reason.str()}",
+            fix="start the brokers (`headwater up` for the local one), or correct kafka.bootstrap",
+        )
+    return KafkaError(f"{what}: {reason.str()}", fix=_remedy(reason.name()))
+
+
+def denied(error: CoreError | None) -> bool:
+    """Whether brokers deny a reader what it asks for, which lasts: librdkafka asks again for ever.
+
+    Not so of its group: nothing is committed there, and records come all the same.
+    """
+    return error is not None and error.name().endswith(DENIED) and not of_the_group(error)
+
+
+def of_the_group(error: CoreError) -> bool:
+    """Whether brokers deny a reader its group alone."""
+    return bool(error.code() == CoreError.GROUP_AUTHORIZATION_FAILED)
+
+
+def untaken(what: str, errors: Iterable[CoreError], bootstrap: str, heard: Heard | None = None) -> KafkaError:
+    """Why records were not acknowledged: of several reasons one that lasts, rather than one that passes by itself."""
+    told = (translate(what, KafkaException(one), bootstrap, heard) for one in errors)
+    return min(told, key=lambda one: one.transient)
+
+
+def _remedy(name: str) -> str:
+    if name == "INVALID_REPLICATION_FACTOR":
+        return "set kafka.replication_factor to at most the number of brokers"
+    if name.endswith(DENIED):
+        what = RIGHTS.get(name.removesuffix(DENIED), RIGHTS["TOPIC_"])
+        return f"give the client of kafka.options the right to {what} (docs/operations.md#rights-in-kafka has all)"
+    if name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+        return "run `headwater apply FILE`, which makes the pipeline's topics"
+    return "correct what the message names"

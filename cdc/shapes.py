@@ -347,7 +347,7 @@ class Shapes:
             raw = json.loads(text)
             refuse_newer(title, raw["format"], SHAPES)
             return cls({name: tuple(shape_of(one) for one in shapes) for name, shapes in raw["tables"].items()})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StateError(f"{title} can't be read: {error!r}", fix="restore it from a copy, or remove it") from error
 
 

@@ -253,7 +253,7 @@ def _forget(names: Names, table: str) -> Action:
         names.identifier(names.captured), sql.Literal(table)
     )
     run = statements(f"forgetting the capture of {table}", leave)
-    detail = "no longer captured; its topic stays as it is, and so do the rows that sinks have of it"
+    detail = "no longer captured; its topic and the rows that sinks have of it stay: put it back to erase one"
     return Action("snapshot", table, detail, "captured", None, run)
 
 

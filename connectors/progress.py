@@ -40,7 +40,7 @@ class TableProgress:
         table: ``schema.table``.
         rows: records in its topic so far; rows scanned, once it is done. While missed deletes are looked for, records
             looked at.
-        total: rows in the table when the wait began, or an estimate; None if not known.
+        total: rows in the table when the wait began, or an estimate; None if not known, or if there are more.
         done: all of its rows are in the topic.
         sweeping: missed deletes are looked for now.
         swept: rows that were in the topic and not in the table, and are deleted now; None if nobody looked.
@@ -97,7 +97,8 @@ class SnapshotMeter:
         if done and self.table in heard.rows:
             return TableProgress(self.table, heard.rows[self.table], heard.rows[self.table], done=True, swept=swept)
         rows = records - self.before
-        rows = rows if self.total is None else min(rows, self.total)
+        if self.total is not None and rows > self.total:  # an estimate that was too low: it would be 100 % to the end
+            self.total = None
         return TableProgress(self.table, rows, self.total, done=done, swept=swept, read=read)
 
 

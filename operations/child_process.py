@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from cdc.errors import HeadwaterError
+from cdc.saying import Say
 
 T = TypeVar("T")
 # A process that was asked to end has a Spark session to close; one that does not listen is killed.
@@ -61,6 +62,20 @@ class Apart(Generic[T]):
         while self._outcome is None and self._receiver.poll(max(until - time.monotonic(), 0.0)):
             self._receive()
         return self._outcome is not None
+
+    def follow(self, say: Say, between: Callable[[], object]) -> None:
+        """Tell all that it says, until its result is there.
+
+        Args:
+            say: told a line each.
+            between: called between two looks: it waits, and raises if the result is not wanted any more.
+        """
+        while not self.ended():
+            for line in self.lines():
+                say(line)
+            between()
+        for line in self.lines():  # what it said last
+            say(line)
 
     def result(self) -> T:
         """What it returns; waits for it.
@@ -108,8 +123,8 @@ Start = Callable[..., Apart[Any]]
 
 
 def end_all(processes: Iterable[Apart[Any]]) -> None:
-    """End several in the time of one: three that close their Spark one after the other took a stop's minute and more,
-    and what stops us (systemd, docker) kills by then."""
+    """End several in the time of one: what stops us (systemd, docker) kills before three have closed their Spark one
+    after the other."""
     asked, until = list(processes), time.monotonic() + END_SECONDS
     for one in asked:
         one.ask()
@@ -147,7 +162,7 @@ def _when_orphaned() -> None:
 
 
 def _leave(_signal: int, _frame: object) -> None:
-    """As an exception, so that what is open is closed on the way; once. A second one would break off the closing, and
-    who ends us asks twice: a virtual machine that was just being started lived on for ever, with 300 MiB."""
+    """As an exception, so that what is open is closed on the way; once. Who ends us asks twice, and a second one would
+    break off the closing: a virtual machine that is just being started would live on for ever."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(1)

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, HeadwaterError, StateError
+from cdc.errors import ConfigError, HeadwaterError, StateError, TableChanged
 from cdc.fold import FoldView
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
@@ -37,7 +37,8 @@ from operations.state.history import keeps_history, root_tables
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
-from spark.disk.made_of import as_defined
+from spark.disk.made_of import as_defined, outdated
+from spark.disk.notes import glance
 from spark.disk.state import Generation
 
 if TYPE_CHECKING:
@@ -187,7 +188,26 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
             errors = wrong_expressions(pipeline, [(defined, view) for view in views], say)
             if errors:
                 wrong.append((sink, number, all_of(errors)))
+            wrong += [(sink, number, error) for error in _displaced(pipeline, generation, catalogue, whole)]
     return wrong
+
+
+def _displaced(
+    pipeline: Pipeline, generation: Generation, catalogue: Catalogue, whole: Catalogue
+) -> Iterator[TableChanged]:
+    """Tables that a generation of documents of all tables can't keep: one that is gone, and that it goes on with, has
+    the name. Where the file names them, it is outdated by that."""
+    part, sink = pipeline.sinks[generation.sink], generation.sink
+    if part.tables != "all" or part.form == "columns" or outdated(pipeline, generation):
+        return
+    held = {table.name: name for name, table in whole.tables.items() if name not in catalogue.tables}
+    for name, table in catalogue.tables.items():
+        if table.name in held:
+            yield TableChanged(
+                f"sink {sink}: {held[table.name]} is {name} now, which has the same name in it",
+                means="it goes on without that one's changes",
+                fix=f"`headwater rebuild {pipeline.file or 'FILE'} {sink} --auto`",
+            )
 
 
 # -- Spark SQL --------------------------------------------------------------------------------------------------------
@@ -236,11 +256,11 @@ def _path(pipeline: Pipeline) -> Path:
 
 def _accepted(pipeline: Pipeline) -> dict[str, list[str]]:
     """What Spark has accepted: of a fold with the fields of its state, which an older Headwater did not note."""
-    try:
-        said = json.loads(_path(pipeline).read_text())
+
+    def of(said: Any) -> dict[str, list[str]]:
         return {str(one): [] for one in said} if isinstance(said, list) else dict(said)
-    except (FileNotFoundError, ValueError, TypeError):
-        return {}
+
+    return glance(_path(pipeline), of, {})
 
 
 def _as_spark_found(pipeline: Pipeline, views: Sequence[View]) -> list[View]:

@@ -55,7 +55,8 @@ class Plan:
 
     def lines(self, file: str) -> list[str]:
         """What becomes of the sinks, a line each: nothing is told twice."""
-        rebuilt = self.edits.rebuilt if self.edits is not None else {}
+        edits = [] if self.edits is None else [self.edits, *self.edits.beside.values()]
+        rebuilt = [sink for one in edits for sink in one.rebuilt]
         who = dict.fromkeys(rebuilt, "`run` builds it once the file is applied")
         who |= dict.fromkeys(self.building, "`run` is building it")
         return [line(one, file, who.get(one["sink"], "")) for one in self.sinks]
@@ -71,9 +72,9 @@ class Plan:
 
     def closing(self, file: str) -> str:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
-        # That `run` must be started again, or that nobody knows what it does, is a line, and no change of `apply`.
+        # That `run` must be started again, or leaves sinks to others, is a line, and no change of `apply`.
         asked = 0 if self.edits is None else self.edits.taken(self.building)
-        if self.edits is not None and (self.edits.restart or self.edits.unread) and not self.actions:
+        if self.edits is not None and self.edits.waits() and not self.actions and not asked:
             return f"`headwater apply {file}` hands the file on"
         them = "it" if len(self.actions) + asked == 1 else "them"
         if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`

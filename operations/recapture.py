@@ -35,6 +35,7 @@ from operations.erase.note import Note
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost
 from operations.generations.retire import retire
+from operations.rowstore import refuse_no_store
 from operations.run.source_watch import forget, memory, remembered
 from operations.state.accepted import Text, hand_over, text_of
 from operations.state.alone import alone
@@ -42,6 +43,8 @@ from operations.state.folder import followed_timelines, pipeline_folder, registe
 from operations.state.history import bound_here, history_sinks
 from operations.state.pausing import refuse_paused
 from spark.disk.files import write_atomic
+from spark.disk.made_of import as_defined
+from spark.disk.notes import read_note
 
 FILE, LOCK = "recapture.json", "recapture.lock"
 STEP_SECONDS = 0.5
@@ -80,14 +83,9 @@ def begun(pipeline: Pipeline) -> Recapture | None:
         StateError: its note can't be read (terminal).
         SourceError: Postgres does not answer (transient), or refuses.
     """
-    path = _path(pipeline)
-    try:
-        at = Recapture(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix="remove it, then run the same command again") from error
-    return at if _goes_on(pipeline, at) else None
+    fix = "remove it, then run the same command again"
+    at = read_note(_path(pipeline), lambda note: Recapture(**note), fix)
+    return at if at is not None and _goes_on(pipeline, at) else None
 
 
 def _goes_on(pipeline: Pipeline, at: Recapture) -> bool:
@@ -159,6 +157,13 @@ def _refuse_ending(pipeline: Pipeline) -> None:
         )
 
 
+def _refuse_rows_left(pipeline: Pipeline) -> None:
+    """Each generation is removed in the end, and one whose rows can't be is refused then: after all of the work."""
+    for register in registers_of(pipeline, ()).values():
+        for generation in [register.generation(entry.number) for entry in register.entries()]:
+            refuse_no_store(as_defined(pipeline, generation), generation)
+
+
 def _history(pipeline: Pipeline) -> str:
     now = _moment(pipeline)
     # Of two databases of one cluster the identifier is the same: which one is meant is told by its name only.
@@ -187,6 +192,7 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     Raises:
         StateError: another one is at work, or a sink is paused, or a process runs one, or a sink's history would end in
             the namespace that the file names (terminal; nothing was changed).
+        ConfigError: a generation has rows in a row store, and the file has none (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
             cluster is; or its publication is another role's (terminal; nothing was changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
@@ -234,6 +240,7 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
     Returns:
         how far it is, and the file.
     """
+    _refuse_rows_left(pipeline)
     at = begun(pipeline) or _from_the_beginning(pipeline)
     if not at.dropped:
         _refuse_ending(pipeline)
@@ -306,12 +313,7 @@ def _leave(pipeline: Pipeline, say: Say) -> None:
 def _build(pipeline: Pipeline, taken: Text, sink: str, say: Say) -> bool:
     """A sink's new generation, in a process of its own; the one that it replaces is of no use any more."""
     with Apart(build, taken, sink, None) as child:
-        while not child.ended():
-            for line in child.lines():
-                say(line)
-            time.sleep(STEP_SECONDS)
-        for line in child.lines():
-            say(line)
+        child.follow(say, lambda: time.sleep(STEP_SECONDS))
         equal = child.result()
     if equal:
         for entry in register_of(pipeline, sink).previous():

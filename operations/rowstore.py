@@ -21,7 +21,7 @@ def away_seconds(pipeline: Pipeline) -> float:
 
 
 def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) -> dict[str, Any]:
-    """``sinks.rowstore.redis.StoreSettings`` of one view's rows as plain data; holds secrets.
+    """``sinks.rowstore.settings.StoreSettings`` of one view's rows as plain data; holds secrets.
 
     Raises:
         ConfigError: the file has no ``row_store``.

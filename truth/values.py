@@ -116,11 +116,6 @@ def remembered(column: Column, text: str | None, known: dict[str, Any]) -> Any:
     return value
 
 
-def expected_document(view: View, row: Mapping[str, str | None]) -> tuple[str, bytes]:
-    """(id, document) of one row, see ``Documents``."""
-    return Documents(view)(row)
-
-
 def parse(text: bytes | str) -> Any:
     """Read JSON; what has no limit in Postgres's json and one here becomes its own text instead of an error.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -18,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
     ResourceType,
 )
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import retry, retry_if_exception_type, wait_exponential
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
@@ -60,7 +61,7 @@ def _patient(function: Callable[..., T]) -> Callable[..., T]:
     """Ask again when a leader moves or a broker restarts: a client's first answer after that is often an error."""
     retrying = retry(
         retry=retry_if_exception_type(KafkaUnavailable),
-        stop=stop_after_attempt(ATTEMPTS),
+        stop=lambda asked: asked.attempt_number >= asked.args[0].attempts,
         wait=wait_exponential(multiplier=0.5, max=3.0),
         reraise=True,
     )
@@ -83,11 +84,32 @@ class Kafka:
     """
 
     def __init__(self, pipeline: Pipeline, seconds: float = SECONDS) -> None:
-        self.seconds = seconds
+        self.seconds, self.attempts = seconds, ATTEMPTS
         self.bootstrap = pipeline.kafka.bootstrap
         self.heard = Heard()
         self.settings = watched(pipeline.kafka.client(), self.heard)
         self.admin = opened(AdminClient, self.settings)
+
+    def impatient(self, seconds: float) -> Kafka:
+        """The same client for who would rather have no answer than wait: it asks once.
+
+        Args:
+            seconds: how long a request may take.
+        """
+        other = copy(self)
+        other.seconds, other.attempts = seconds, 1
+        return other
+
+    @waiting_for("Kafka: which topics there are")
+    @_patient
+    def partitions(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions the topics among ``names`` have that exist: one question, however many they are.
+
+        Raises:
+            KafkaUnavailable: the brokers do not answer (transient).
+        """
+        found = self._listed()
+        return {name: len(found[name].partitions) for name in names if name in found}
 
     @waiting_for("Kafka: which topics there are")
     @_patient

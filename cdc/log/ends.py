@@ -195,7 +195,9 @@ class LogEnds:
         """
         if self._consumer is None:
             own = {"group.id": "headwater-status", "enable.auto.commit": False, "isolation.level": "read_committed"}
-            self._consumer = opened(Consumer, {**self._settings, **own, "enable.partition.eof": True})
+            # A place before the log's first offset would be led to the end, as if nothing were left.
+            own |= {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+            self._consumer = opened(Consumer, {**self._settings, **own})
         self._consumer.assign(behind)
         until = time.monotonic() + TIMEOUT_SECONDS
         seen: dict[tuple[str | None, int | None], tuple[int, int] | None] = {}

@@ -73,6 +73,14 @@ class FileNode:
                 return words
         return "nothing"
 
+    def plain(self) -> Any:
+        """Its value without the places."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
 
 _KINDS: tuple[tuple[type, str], ...] = (
     (dict, "a mapping"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -69,7 +68,7 @@ def loads(data: bytes | str, file: str = "pipeline.yaml", env: Mapping[str, str]
     problems += missing
     pipeline: Pipeline | None = None
     try:
-        pipeline = Pipeline.model_validate(_plain(root))
+        pipeline = Pipeline.model_validate(root.plain())
     except ValidationError as error:
         # What a missing variable would have held is wrong only because of it.
         unknown = {problem.line for problem in missing}
@@ -80,14 +79,6 @@ def loads(data: bytes | str, file: str = "pipeline.yaml", env: Mapping[str, str]
     if pipeline is None or problems:
         raise report(file, problems) from None
     return pipeline
-
-
-def _plain(node: FileNode) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _plain(value) for key, value in node.value.items()}
-    if isinstance(node.value, list):
-        return [_plain(item) for item in node.value]
-    return node.value
 
 
 def _places(root: FileNode) -> dict[KeyPath, tuple[int, int]]:

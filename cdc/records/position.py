@@ -16,9 +16,9 @@ from cdc.errors import StateError
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 LSN_BITS = 52
 MAX_LSN = (1 << LSN_BITS) - 1
-# A cluster's WAL begins with its second segment (initdb): no change stands before. What a fill of joined documents
-# counts, its slices, does.
-FIRST_LSN = 1 << 24
+# A cluster's WAL begins with its second segment (initdb), and a segment has 1 MiB at the least: no change stands
+# before. What a fill of joined documents counts, its slices, does.
+FIRST_LSN = 1 << 20
 MAX_EPOCH = (1 << (63 - LSN_BITS)) - 1
 
 
@@ -62,6 +62,11 @@ def unpack(position: int) -> tuple[int, int]:
 def format_lsn(lsn: int) -> str:
     """Postgres's notation of an LSN in bytes."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_text(version: int) -> str | None:
+    """The LSN that a version stands for, in Postgres's notation; None for one that is no position."""
+    return format_lsn(version & MAX_LSN) if FIRST_LSN <= version < 1 << 63 else None
 
 
 def parse_lsn(text: str) -> int:

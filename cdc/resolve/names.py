@@ -41,8 +41,8 @@ def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, 
         return catalogue.tables[name]
     tables = list(catalogue.tables.values())
     found = [t for t in tables if t.qualified == name] or [t for t in tables if t.name == name]
-    # What a generation knows still, and the file captures no more, is not meant where another table has the name now.
-    found = [t for t in found if pipeline.captures(t.qualified)] or found
+    # A generation that goes on with a table that is gone was made with it: another one may have the name now.
+    found = [t for t in found if t.qualified in catalogue.gone] or found
     if len(found) == 1:
         return found[0]
     if found:
@@ -93,6 +93,9 @@ def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None
             "or REPLICA IDENTITY USING INDEX of a unique index (a key that is DEFERRABLE counts as none)",
         )
     for name in table.primary_key:
+        if name in table.generated:
+            what = f"{where}{table.qualified}'s key column {name} is a generated column, and those are not captured"
+            raise error(pipeline, path, what, "use another key")
         if (reason := unsupported(table.by_name[name])) is not None:
             raise error(pipeline, path, f"{where}{table.qualified}'s key column {name}: {reason}", "use another key")
         if table.by_name[name].collated:

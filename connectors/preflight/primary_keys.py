@@ -23,7 +23,9 @@ def run(site: Site) -> Iterator[Finding]:
 
 
 def _zoned(table: Table) -> list[str]:
-    return [column for column in table.primary_key if type_key(table.by_name[column]) == "timetz"]
+    # A generated column may be in the key, and is none of the columns.
+    keys = [table.by_name[column] for column in table.primary_key if column in table.by_name]
+    return [column.name for column in keys if type_key(column) == "timetz"]
 
 
 def key_findings(table: Table, fact: TableFacts, *, captured: bool = False) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from operations.gate import refuse_wrong_views
     from operations.generations.kept_views import with_kept_views
     from operations.state.accepted import text_of
-    from operations.state.folder import is_begun
+    from operations.state.folder import is_begun, note_elsewhere
 
     data = read_pipeline(file)
     pipeline = loads(data, str(file))
@@ -70,7 +70,9 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
             result = apply(whole, within=within)
         else:
             result = apply(whole, shown.show, begins=shown.begins, within=within)
-    if warning := unheard(pipeline, result.actions, begun=begun):
+    warning = unheard(pipeline, result.actions, begun=begun)
+    note_elsewhere(pipeline, warning is not None)
+    if warning is not None:
         click.echo(warning, err=True)
     if not as_json:
         _tell_made(counted(result.actions) if result.actions else "", edits, building)

@@ -70,11 +70,12 @@ def command(
     if not dry_run:
         if (goes or state) and not yes:
             confirm("Remove all of this?")
-        if not only:
-            # Also where nothing else is left: else the next pipeline of that name goes on with it.
-            forget_begun(pipeline)
         if goes or state:
             _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, said=not as_json)
+        if not only:
+            # Also where nothing else is left: else the next pipeline of that name goes on with it. Not of one that is
+            # refused: what was begun goes on.
+            forget_begun(pipeline)
         if topics and not only:
             forget_tables(pipeline)  # topics that stay are read by it
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,9 @@ import click
 import orjson
 
 from console.cli.shared.cut import shorter
+from console.cli.shared.letters import dropped, told_left
 from console.cli.shared.options import (
     cause_option,
-    confirm,
     json_option,
     master_option,
     pipeline_argument,
@@ -27,9 +26,6 @@ from console.cli.webhook_letters import webhooks
 
 if TYPE_CHECKING:
     from operations.letters.wanted import Wanted
-
-# Of letters that a replay leaves, so many are printed; --json has more.
-MOST_LEFT = 20
 
 
 class _FileFirst(click.Group):
@@ -232,19 +228,16 @@ def replay_command(file: Path, /, master: str | None, values: bool, as_json: boo
 
     pipeline = alone(load(file), master)
     report = replay_letters(pipeline, _wanted(**asked), values=values, say=lambda line: click.echo(line, err=True))
-    if as_json:
-        print_json(report)
-    else:
-        for one in report["why"][:MOST_LEFT]:
-            about = f" (row of {one['table']})" if one["table"] else ""
-            click.echo(f"{one['sink']} {one['view']} {shorter(one['key'])}{about}: {one['why']}")
-        if report["left"] > MOST_LEFT:
-            click.echo(f"… and {report['left'] - MOST_LEFT:,} more (--json)")
-        click.echo(
-            f"{report['asked']:,} letters: {report['taken']:,} taken, {report['gone']:,} of rows that are gone, "
-            f"{report['healed']:,} were healed, {report['left']:,} left"
-        )
-    sys.exit(2 if report["left"] else 0)
+    summed = (
+        f"{report['asked']:,} letters: {report['taken']:,} taken, {report['gone']:,} of rows that are gone, "
+        f"{report['healed']:,} were healed, {report['left']:,} left"
+    )
+    told_left(report, _left, summed, as_json=as_json)
+
+
+def _left(one: Mapping[str, Any]) -> str:
+    about = f" (row of {one['table']})" if one["table"] else ""
+    return f"{one['sink']} {one['view']} {shorter(one['key'])}{about}: {one['why']}"
 
 
 @command.command(
@@ -267,21 +260,14 @@ def drop_command(file: Path, /, dry_run: bool, yes: bool, as_json: bool, **asked
     from operations.letters.dropping import drop_letters
 
     pipeline, wanted = load(file), _wanted(**asked)
-    if not yes and not dry_run:
-        before = drop_letters(pipeline, wanted, dry_run=True)
-        count = before["standing"] + before["healed"]
-        if count:
-            confirm(f"Forget {count:,} letters?")
-    report = drop_letters(pipeline, wanted, dry_run=dry_run)
-    if as_json:
-        print_json(report)
-        return
-    for one in report["causes"]:
-        click.echo(f"- {one['letters']:,} of {one['sink']} {one['view']}: {one['cause']}")
-    told = (
-        f"{report['standing'] + report['healed']:,} letters would be" if dry_run else f"{report['dropped']:,} letters"
+    dropped(
+        lambda look: drop_letters(pipeline, wanted, dry_run=look),
+        lambda report: report["standing"] + report["healed"],
+        lambda report: (f"- {of['letters']:,} of {of['sink']} {of['view']}: {of['cause']}" for of in report["causes"]),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
     )
-    click.echo(f"{told} forgotten")
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import orjson
 
 from cdc.errors import ConfigError
 from console.cli.shared.cut import cut
+from console.cli.shared.followed import follow_options, followed, print_event
 from console.cli.shared.options import json_option, pipeline_argument, print_json
 
 if TYPE_CHECKING:
@@ -107,35 +108,19 @@ def remove(file: Path, view: str, name: str, as_json: bool) -> None:
 @pipeline_argument
 @view_argument
 @click.argument("names", metavar="[NAME…]", nargs=-1)
-@click.option("--from-now", "start", flag_value="now", default="now", help="What comes from now on (the usual).")
-@click.option("--snapshot", "start", flag_value="snapshot", help="First who matches now.")
-@click.option("--after", "cursor", metavar="CURSOR", help="What followed this cursor, of an event before.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line (documented, stable).")
+@follow_options("First who matches now.")
 def tail(file: Path, view: str, names: tuple[str, ...], start: str, cursor: str | None, as_json: bool) -> None:
     """Print what enters, changes and leaves, of these queries or all of the view's, until Ctrl-C.
 
     It asks the Redis of the sink with `changes` itself, and needs no server of ours.
     """
     from cdc.pipeline import load
-    from operations.push.following import follow
     from operations.push.source import Source
     from operations.standing.place import standing_place
     from operations.standing.seen import Seen
 
     source = Source(standing_place(load(file), view))
-    documents = start == "snapshot" or cursor is not None
-    try:
-        for found in follow(source, Seen(names), cursor, documents=documents, on_wait=_wait):
-            for one in found:
-                _print(one, as_json=as_json)
-            if found:
-                sys.stdout.flush()
-    finally:
-        source.close()
-
-
-def _wait(why: str) -> None:
-    click.echo(f"waiting: {why}", err=True)
+    followed(source, Seen(names), cursor, start, print_event if as_json else _print)
 
 
 def _text(query: str) -> bytes:
@@ -151,11 +136,7 @@ def _text(query: str) -> bytes:
         ) from error
 
 
-def _print(told: Told, *, as_json: bool) -> None:
-    if as_json:
-        cursor = b"null" if told.cursor is None else orjson.dumps(told.cursor)
-        click.echo(b'{"event":%s,"cursor":%s,"data":' % (orjson.dumps(told.name), cursor) + told.data + b"}")
-        return
+def _print(told: Told) -> None:
     value = told.value
     if told.name == "match":
         for name, op in value["queries"].items():

@@ -58,6 +58,7 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     """
     from cdc.pipeline import load
     from console.cli.shared.flow_bars import FlowBars
+    from operations.rebuild.chosen import Chosen
     from operations.rebuild.rebuild import Rebuild, Show
     from operations.run.machines import with_master
     from operations.run.patience import Stop
@@ -80,7 +81,7 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
             yield bars.show
 
     say = partial(click.echo, err=True)
-    report = Rebuild(pipeline, file, sink, throttle, stop, say, shown).run(auto=auto)
+    report = Rebuild(Chosen(pipeline, file, sink, say), throttle, stop, shown).run(auto=auto)
     if as_json:
         print_json(report)
     else:

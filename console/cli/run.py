@@ -44,7 +44,11 @@ Examples:
 )
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @sink_option
-@click.option("--until-caught-up", is_flag=True, help="Stop once all that is in the log at the start has been applied.")
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="Stop once each flow has applied what was in the log when it was taken up.",
+)
 @click.option(
     "--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this."
 )

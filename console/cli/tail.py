@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 import orjson
 
 from console.cli.shared.cut import cut
+from console.cli.shared.followed import follow_options, followed, print_event
 from console.cli.shared.options import pipeline_argument
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ Examples:
 @click.option("--sink", metavar="NAME", help="The sink that keeps them; needed where several do.")
 @click.option("--filter", "filter_", metavar="JMESPATH", help="Only documents of which this is true.")
 @click.option("--fields", metavar="NAME,…", help="Only these fields of documents.")
-@click.option("--from-now", "start", flag_value="now", default="now", help="What comes from now on (the usual).")
-@click.option("--snapshot", "start", flag_value="snapshot", help="First all documents that there are.")
-@click.option("--after", "cursor", metavar="CURSOR", help="What followed this cursor, of an event before.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line (documented, stable).")
+@follow_options("First all documents that there are.")
 def command(
     file: Path,
     view: str,
@@ -57,40 +54,18 @@ def command(
     """
     from cdc.pipeline import load
     from operations.push.events import Changes
-    from operations.push.following import follow
     from operations.push.lens import Lens
     from operations.push.source import Source, place_of
 
     names = [name.strip() for name in (fields or "").split(",") if name.strip()]
     lens, unknown = Lens.of(filter_, names), _Unknown(names, view)
     source = Source(place_of(load(file), view, sink))
-    documents = start == "snapshot" or cursor is not None
-    waiting = _Waiting()
-    try:
-        for found in follow(source, Changes(lens), cursor, documents=documents, on_wait=waiting.say):
-            for one in found:
-                waiting.over()
-                unknown.look(one)
-                _print(one, as_json=as_json)
-            if found:
-                sys.stdout.flush()
-    finally:
-        source.close()
 
+    def show(told: Told) -> None:
+        unknown.look(told)
+        (print_event if as_json else _print)(told)
 
-class _Waiting:
-    """Says why nothing comes, once each time."""
-
-    def __init__(self) -> None:
-        self._said = ""
-
-    def say(self, why: str) -> None:
-        if why != self._said:
-            self._said = why
-            click.echo(f"waiting: {why}", err=True)
-
-    def over(self) -> None:
-        self._said = ""
+    followed(source, Changes(lens), cursor, start, show)
 
 
 class _Unknown:
@@ -118,12 +93,7 @@ def _documents(told: Told) -> list[object]:
     return [one["document"] for one in told.value["documents"]] if told.name == "snapshot" else []
 
 
-def _print(told: Told, *, as_json: bool) -> None:
-    if as_json:
-        cursor = b"null" if told.cursor is None else orjson.dumps(told.cursor)
-        head = b'{"event":%s,"cursor":%s,"data":' % (orjson.dumps(told.name), cursor)
-        click.echo(head + told.data + b"}")
-        return
+def _print(told: Told) -> None:
     value = told.value
     if told.name == "change":
         shown = value["before"] if value["after"] is None else value["after"]

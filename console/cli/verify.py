@@ -81,7 +81,9 @@ def command(
     waited for, one that stands still for --wait seconds is not.
     Exit code 2 when anything differs; with --repair, when anything differs in the end. A sink that can't be compared (a
     view that does not fit its table any more, a server that does not answer) does not keep the others from it; exit
-    code 1 if nothing differs but there is one. A sink that is paused is left out unless --sink names it.
+    code 1 if nothing differs but there is one. A sink that is paused is left out unless --sink names it. Views of
+    tables that were taken out of the file stand still: they are named, and not compared; exit code 1 if there are no
+    others.
 
     With --every it verifies again and again until SIGTERM, prints a line each time and keeps the result in the file
     <state_dir>/<pipeline>/verify.prom for a Prometheus node exporter.
@@ -132,16 +134,24 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
                 click.echo(f"    {_behind(pipeline, sink, wait)}")
     if report["sample"]:
         click.echo(f"a sample of {report['sample']['rows']:,} a view, --seed {report['sample']['seed']}")
+    click.echo(_verdict_of_all(report))
+
+
+def _verdict_of_all(report: Mapping[str, Any]) -> str:
+    from operations.verify.report import standing_still
+
     failed = ", ".join(sink["sink"] for sink in report["sinks"] if sink["error"])
-    left_out = ", ".join(sink["sink"] for sink in report["sinks"] if sink["paused"] and not sink["views"])
-    differ = any(view["differences"] for sink in report["sinks"] for view in sink["views"])
+    paused = ", ".join(sink["sink"] for sink in report["sinks"] if sink["paused"] and not sink["views"])
+    still, compared = standing_still(report), any(sink["views"] for sink in report["sinks"])
+    left_out = (f"; paused: {paused}" if paused else "") + (f"; standing still: {still}" if still else "")
     open_ones = sum(view["undecided"] + view["invisible"] for sink in report["sinks"] for view in sink["views"])
     but = f", but for {open_ones:,} keys that could not be told" if open_ones else ""
     if report["equal"]:
-        equal = "the others equal Postgres" if left_out else "all sinks equal Postgres"
-        click.echo(f"{equal}{but}" + (f"; paused: {left_out}" if left_out else ""))
-    else:
-        click.echo("sinks differ from Postgres" if differ else f"the others equal Postgres; not verified: {failed}")
+        return ("the others equal Postgres" if left_out else "all sinks equal Postgres") + but + left_out
+    if any(view["differences"] for sink in report["sinks"] for view in sink["views"]):
+        return "sinks differ from Postgres"
+    unverified = f"; not verified: {failed}" if failed else ""
+    return ("the others equal Postgres" if compared else "nothing was compared") + unverified + left_out
 
 
 def _behind(pipeline: Pipeline, sink: Mapping[str, Any], wait: float) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
-from console.cli.shared.options import cause_option, confirm, json_option, print_json, since_of, since_option, together
+from console.cli.shared.letters import dropped, told_left
+from console.cli.shared.options import cause_option, json_option, print_json, since_of, since_option, together
 from console.cli.shared.tables import ago, print_table
 
 if TYPE_CHECKING:
     from operations.push.letters import WantedLetters
-
-# Of letters that are left, so many are printed; --json has all.
-MOST_LEFT = 20
 
 
 @click.group(
@@ -109,15 +106,8 @@ def send_command(file: Path, /, as_json: bool, **asked: Any) -> None:
     from operations.push.letters import send_letters
 
     report = send_letters(load(file), _wanted(**asked))
-    if as_json:
-        print_json(report)
-    else:
-        for one in report["why"][:MOST_LEFT]:
-            click.echo(f"{one['webhook']} {one['id']}: {one['why']}")
-        if report["left"] > MOST_LEFT:
-            click.echo(f"… and {report['left'] - MOST_LEFT:,} more (--json)")
-        click.echo(f"{report['asked']:,} letters: {report['taken']:,} taken, {report['left']:,} left")
-    sys.exit(2 if report["left"] else 0)
+    summed = f"{report['asked']:,} letters: {report['taken']:,} taken, {report['left']:,} left"
+    told_left(report, lambda one: f"{one['webhook']} {one['id']}: {one['why']}", summed, as_json=as_json)
 
 
 @webhooks.command(
@@ -139,16 +129,13 @@ def drop_command(file: Path, /, dry_run: bool, yes: bool, as_json: bool, **asked
     from operations.push.letters import drop_refused
 
     pipeline, wanted = load(file), _wanted(**asked)
-    if not yes and not dry_run:
-        count = drop_refused(pipeline, wanted, dry_run=True)["standing"]
-        if count:
-            confirm(f"Forget {count:,} letters?")
-    report = drop_refused(pipeline, wanted, dry_run=dry_run)
-    if as_json:
-        print_json(report)
-        return
-    told = f"{report['standing']:,} letters would be" if dry_run else f"{report['dropped']:,} letters"
-    click.echo(f"{told} forgotten")
+    dropped(
+        lambda look: drop_refused(pipeline, wanted, dry_run=look),
+        lambda report: report["standing"],
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def _kept(one: dict[str, Any]) -> str:

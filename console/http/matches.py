@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from cdc.errors import Refused
 from cdc.pipeline import Pipeline
 from console.http.reports import Asked
-from console.http.stream import begun
-from operations.push.cursor import MAX_CHARS
+from console.http.stream import From, LastEvent, begun, refuse_unseeing
 from operations.push.source import Place
 from operations.standing.place import standing_place
 from operations.standing.seen import Seen
@@ -32,15 +30,12 @@ async def matches(
         Literal["snapshot", "now"],
         Query(alias="from", description="First who matches now, or only what comes."),
     ] = "snapshot",
-    cursor: Annotated[
-        str | None, Query(max_length=MAX_CHARS, description="To go on from; as the header, which is stronger.")
-    ] = None,
-    last_event_id: Annotated[str | None, Header(max_length=MAX_CHARS)] = None,
+    cursor: From = None,
+    last_event_id: LastEvent = None,
 ) -> Response:
     """What becomes of a view's documents under its standing queries as server-sent events, docs/standing-queries.md:
     `match`, `reset`, `snapshot`, `ready`, `alive`, `slow`."""
-    if request.state.role not in ("operate", "stream"):
-        raise Refused("a stream shows what rows hold: this token may not see that", fix="use one that may stream")
+    refuse_unseeing(request)
     streams = request.app.state.streams
     place = streams.place(asked.pipeline, view, None, _place)
     subscriber = streams.subscribe(place, Seen(query), last_event_id or cursor or None, documents=start == "snapshot")

@@ -30,6 +30,11 @@ RETRY = b"retry: 2000\n\n"
 
 router = APIRouter()
 
+From = Annotated[
+    str | None, Query(max_length=MAX_CHARS, description="To go on from; as the header, which is stronger.")
+]
+LastEvent = Annotated[str | None, Header(max_length=MAX_CHARS)]
+
 
 @router.get("/v1/stream/{view}", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
 async def stream(
@@ -45,15 +50,12 @@ async def stream(
         Literal["snapshot", "now"],
         Query(alias="from", description="First all documents, or only what comes."),
     ] = "snapshot",
-    cursor: Annotated[
-        str | None, Query(max_length=MAX_CHARS, description="To go on from; as the header, which is stronger.")
-    ] = None,
-    last_event_id: Annotated[str | None, Header(max_length=MAX_CHARS)] = None,
+    cursor: From = None,
+    last_event_id: LastEvent = None,
 ) -> Response:
     """Every change of a view's documents as server-sent events, docs/push.md: `change`, `reset`, `snapshot`, `ready`,
     `alive`, `slow`."""
-    if request.state.role not in ("operate", "stream"):
-        raise Refused("a stream shows what rows hold: this token may not see that", fix="use one that may stream")
+    refuse_unseeing(request)
     streams = request.app.state.streams
     lens = Lens.of(filter, [name for name in (fields or "").split(",") if name])
     place = streams.place(asked.pipeline, view, sink)
@@ -61,6 +63,16 @@ async def stream(
         place, told.Changes(lens), last_event_id or cursor or None, documents=start == "snapshot"
     )
     return await begun(subscriber)
+
+
+def refuse_unseeing(request: Request) -> None:
+    """Refuse a token that may not see what rows hold.
+
+    Raises:
+        Refused: it may not.
+    """
+    if request.state.role not in ("operate", "stream"):
+        raise Refused("a stream shows what rows hold: this token may not see that", fix="use one that may stream")
 
 
 async def begun(subscriber: Subscriber) -> Response:

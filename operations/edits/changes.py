@@ -51,6 +51,7 @@ class Changes:
         reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
         sends: webhooks, topics and standing queries that begin, end or change.
         others: sinks that differ, and that the process was started without.
+        beside: those of ``others`` that another process has now -> what that one has to do for them.
         restart: keys for which the process must be started again; then it takes up nothing of the file.
         unread: why the file that it goes by can't be read here, as what will become of this one is not known then.
     """
@@ -64,6 +65,7 @@ class Changes:
     reopened: Sequence[tuple[str, int]] = ()
     sends: Sequence[Sent] = ()
     others: Sequence[str] = ()
+    beside: Mapping[str, Changes] = field(default_factory=dict)
     restart: Sequence[str] = ()
     unread: str | None = None
 
@@ -79,14 +81,21 @@ class Changes:
             "reopened": sorted({sink for sink, _ in self.reopened}),
             "sends": [one.to_dict() for one in self.sends],
             "others": list(self.others),
+            "beside": {sink: changes.to_dict() for sink, changes in self.beside.items()},
             "restart": list(self.restart),
             "unread": self.unread,
         }
 
     def taken(self, building: Collection[str] = ()) -> int:
-        """How many things that process does for the file, besides what it builds already."""
+        """How many things are done for the file, besides what is built already."""
         own = (self.added, self.removed, self.widened, self.to_dict()["reopened"], self.sends)
-        return 0 if self.restart else sum(map(len, own)) + len(self.rebuilt.keys() - set(building))
+        more = len(self.rebuilt.keys() - set(building)) + sum(one.taken(building) for one in self.beside.values())
+        return 0 if self.restart else sum(map(len, own)) + more
+
+    def waits(self) -> bool:
+        """Whether anything that nobody is sure to take up waits for the file: for a new process, or for another one."""
+        left = any(sink not in self.beside or self.beside[sink].waits() for sink in self.others)
+        return bool(self.restart) or self.unread is not None or left
 
     def lines(self, told: Collection[str] = ()) -> list[str]:
         """What will become of the file in that process, a line each; ``told``: sinks whose rebuild was told already."""
@@ -110,9 +119,13 @@ class Changes:
         said += [f"run has sink {sink} take up the captured tables that it does not keep yet" for sink in self.widened]
         said += [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
         said += [one.line() for one in self.sends]
-        return said + [
-            f"run does nothing about sink {sink}: it was started for others (--sink)" for sink in self.others
-        ]
+        for sink in self.others:
+            if sink in self.beside:
+                said += [f"another {line}" for line in self.beside[sink].lines(told)]
+            else:
+                newest = f"the run that was started last does nothing about sink {sink} (--sink)"
+                said.append(f"{newest}; another one that has it takes that up")
+        return said
 
 
 def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> Changes:

@@ -187,9 +187,9 @@ class FileWatch:
         named, and a query takes them along as it starts."""
         for name, value in warehouse_settings(pipeline, added).items():
             self.engine.spark.conf.set(name, value)
-        self._known |= _warehouses(pipeline)
         if added:
             check_machines(pipeline, added, self.engine.spark)
+        self._known |= _warehouses(pipeline)  # not of a file that is refused: nobody has opened what it names
 
     def _refuse(self, found: Text | None, error: HeadwaterError) -> list[str]:
         digest, at = (found.digest, found.at) if found else (None, time.time())

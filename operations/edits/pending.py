@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline, loads
 from connectors.actions import Action
 from operations.edits.changes import Changes, changes_between
-from operations.state.accepted import Running, living_run, read_running, sinks_of
+from operations.state.accepted import Running, living_run, read_accepted, read_running, sinks_of
 from operations.state.evolution import read_evolution
 from operations.state.folder import register_of
 
@@ -27,20 +29,31 @@ def pending(pipeline: Pipeline) -> Changes | None:
 
 def let_go(pipeline: Pipeline) -> Sequence[str]:
     """Sinks that a `run` would let go of if this file was applied; also one on another machine that may be alive, and
-    one beside the newest whose note nobody can read, if it has the sink now.
+    one whose note nobody can read, as another was started after it, if it has the sink now.
 
     Args:
         pipeline: the loaded file.
     """
     running = read_running(pipeline)
-    if running is None or running.alive(pipeline) is False:
-        return ()
-    changes, only = _changes(running, pipeline), running.only
-    gone = [name for name in sinks_of(running.taken) if name not in pipeline.sinks]
-    mine = () if changes.restart else changes.removed
-    if changes.unread is not None:  # their names can be read all the same
-        mine = [one for one in gone if not only or one in only]
-    return (*mine, *(one for one in gone if only and one not in only and _runs(pipeline, one)))
+    alive = running is not None and running.alive(pipeline) is not False
+    gone = [name for name in _sinks_before(pipeline, running) if name not in pipeline.sinks]
+    own: Collection[str] = ()  # sinks of the one whose note there is, as it would be asked about by its own words
+    mine: Sequence[str] = ()
+    if running is not None and alive:
+        changes = _changes(running, pipeline)
+        own = running.only or sinks_of(running.taken)
+        mine = () if changes.restart else changes.removed
+        if changes.unread is not None:  # their names can be read all the same
+            mine = [one for one in gone if one in own]
+    return (*mine, *(one for one in gone if one not in own and _runs(pipeline, one)))
+
+
+def _sinks_before(pipeline: Pipeline, running: Running | None) -> Sequence[str]:
+    """Sinks of the file that the newest `run` went by, and of the one that was applied last: older ones go by that."""
+    names = [] if running is None else sinks_of(running.taken)
+    with suppress(StateError):  # `apply` writes it anew
+        names += sinks_of(applied) if (applied := read_accepted(pipeline)) is not None else []
+    return list(dict.fromkeys(names))
 
 
 def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> str | None:
@@ -49,7 +62,7 @@ def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> 
     Args:
         pipeline: the loaded file.
         actions: of ``apply``.
-        begun: whether there was anything in the state folder before it (``operations.state.folder.is_begun``).
+        begun: ``operations.state.folder.is_begun``, before it.
     """
     if begun or any(action.kind == "connector" and action.before is None for action in actions):
         return None
@@ -72,7 +85,10 @@ def _changes(running: Running, pipeline: Pipeline) -> Changes:
         old = loads(running.taken.text, running.taken.file)
     except ConfigError as error:  # variables that are set for it and not here: it knows by itself what has changed
         return Changes(unread=error.what.replace("\n", "; "))
-    return changes_between(old, pipeline, running.only)
+    found = changes_between(old, pipeline, running.only)
+    # What another process goes by has no note. It took up what was applied, as this one has.
+    held = [sink for sink in found.others if sink in old.sinks and sink in pipeline.sinks and _runs(pipeline, sink)]
+    return replace(found, beside={sink: replace(changes_between(old, pipeline, [sink]), others=()) for sink in held})
 
 
 def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:

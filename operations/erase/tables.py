@@ -18,6 +18,7 @@ from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import all_histories
 from sinks.iceberg.remains import Remains, Shown, remains
+from sinks.iceberg.rows import held_keys
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -158,7 +159,6 @@ def _held(
 def _records(table: Table, subject: Subject, wanted: str) -> dict[int, list[int]]:
     """Which records of the log the living rows of a history are of."""
     from cdc.records.history import OFFSET, PARTITION
-    from sinks.iceberg.rows import held_keys
 
     found: dict[int, list[int]] = {}
     key = list(subject.view.key)

@@ -36,6 +36,7 @@ from spark.join.explain import Explained, Row, Total, explain
 from truth import values as truth
 from truth.bounds import met
 from truth.columns import comparable_expected, with_singles
+from truth.expected import needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,8 +169,6 @@ def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
 
 @contextmanager
 def _session(pipeline: Pipeline, view: View, progress: Say, *, wanted: bool) -> Iterator[SparkSession | None]:
-    from truth.expected import needs_spark
-
     if not wanted or not needs_spark(view):
         yield None
         return

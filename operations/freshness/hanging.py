@@ -20,7 +20,7 @@ class Hanging:
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, int], tuple[int, float]] = {}
-        self._looked = float("-inf")
+        self._looked = self._answered = float("-inf")
 
     def look(self, ask: Callable[[], tuple[Offsets, Offsets]], now: float) -> None:
         """See how the partitions are, unless that was just done.
@@ -39,7 +39,7 @@ class Hanging:
                 if end < written.get(topic, {}).get(part, 0):
                     before, since = self._since.get((topic, part), (end, now))
                     found[topic, part] = (end, since if before == end else now)
-        self._since = found
+        self._since, self._answered = found, now
 
     def forget(self) -> None:
         """All flows get on: nothing hides anything from them."""
@@ -47,8 +47,8 @@ class Hanging:
 
     def of(self, topics: Collection[str], now: float) -> str | None:
         """Where one of these topics is hidden by a transaction that hangs, as ``topic, partition N``; None nowhere."""
-        known = sorted(self._since.items())
-        stuck = (place for place, (_, since) in known if place[0] in topics and now - since >= STANDS_SECONDS)
+        known, seen = sorted(self._since.items()), min(self._answered, now)  # brokers that are silent end nothing
+        stuck = (place for place, (_, since) in known if place[0] in topics and seen - since >= STANDS_SECONDS)
         return next((f"{topic}, partition {part}" for topic, part in stuck), None)
 
 

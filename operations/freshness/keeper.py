@@ -147,15 +147,18 @@ class Keeper:
         moved = confirmed is not None and confirmed != self._confirmed
         self._confirmed = confirmed
         late = as_of is None or look.at - as_of > LATE_SECONDS
+        reading = tuple(source.reading()) if late else ()
         self._source = replace(
             self._source,
             as_of=as_of,
             moved_at=look.at if moved else self._source.moved_at,
-            written_at=look.at if self._streams(source, moved or not late) else self._source.written_at,
             answered_at=time.time(),
             error=None,
-            reading=tuple(source.reading()) if late else (),
+            reading=reading,
         )
+        # After Postgres was told to answer: brokers that are silent do not make it silent.
+        if self._streams(source, moved or not late):
+            self._source = replace(self._source, written_at=look.at)
 
     def _streams(self, source: SourceLog, gets_on: bool) -> bool:
         """Whether records come into the log, though the slot does not move."""
@@ -177,10 +180,13 @@ class Keeper:
             if one.place and one.note.behind and now - (one.note.as_of or one.note.moved_at) > STILL_SECONDS
         ]
         topics = {topic for some in late for topic in some}
-        if topics:
-            self._hanging.look(lambda: source.both_ends(topics), time.monotonic())
-        else:
+        if not topics:
             self._hanging.forget()
+            return
+        try:
+            self._hanging.look(lambda: source.both_ends(topics), time.monotonic())
+        except KafkaError as error:  # as in `_streams`
+            _log.debug("freshness: %s", error.what)
 
     def _standing(self, source: SourceLog) -> Look:
         """How Postgres stands, noted before Kafka is asked: the slot fills while that is away."""

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import psycopg
 
-from cdc.errors import HeadwaterError, SourceUnavailable
+from cdc.errors import HeadwaterError
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets
 from cdc.log.topics import ids_of
@@ -41,6 +41,8 @@ BEAT_SECONDS = 0.1
 SNAPSHOT_SECONDS = 2.0
 # Brokers that do not answer within this time hold everybody up who waits for anything else.
 KAFKA_SECONDS = 5.0
+# Nor may they hold up, by longer than this, who looks at the slot: what they are asked there is asked again soon.
+QUICK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class SourceLog:
             SourceUnavailable, KafkaUnavailable: no answer (transient).
         """
         silent = self._silent()
-        self._count(topics)
+        self._count(topics, self._kafka)
         wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts and topic not in silent}
         # The ids last: a topic that is made anew after the look at its ends then has another one.
         ends = self._kafka.ends(wanted, written=True)  # connectors/ledger.py says why
@@ -158,26 +160,28 @@ class SourceLog:
         return LedgerEntry(confirmed_lsn, ends, silent, ids)
 
     def both_ends(self, topics: Collection[str]) -> tuple[Offsets, Offsets]:
-        """The ends of what is written into topics, and then those of what may be read of it.
+        """The ends of what is written into topics, and then those of what may be read of it; asked once.
 
         Raises:
             KafkaUnavailable: no answer (transient).
         """
         wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts}
-        written = self._kafka.ends(wanted, written=True)
-        return written, self._kafka.ends(wanted)
+        kafka = self._kafka.impatient(QUICK_SECONDS)
+        written = kafka.ends(wanted, written=True)
+        return written, kafka.ends(wanted)
 
     def written(self) -> Offsets:
-        """The ends of what is written into the topics of captured tables, also by transactions that are under way.
+        """The ends of what is written into captured tables' topics, also by transactions under way; asked once.
 
         Raises:
             SourceUnavailable, KafkaUnavailable: no answer (transient).
         """
         with self._asked() as connection:
             topics = topics_of_tables(self.pipeline, read_captured(connection, self._names))
-        self._count(topics)
+        kafka = self._kafka.impatient(QUICK_SECONDS)
+        self._count(topics, kafka)
         wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts}
-        return self._kafka.ends(wanted, written=True)
+        return kafka.ends(wanted, written=True)
 
     def letters_end(self) -> int:
         """The end of the letters' topic; none is written after it that was sent before this call.
@@ -187,11 +191,11 @@ class SourceLog:
         """
         return sum(self._kafka.ends({self.pipeline.dead_letter_topic: 1})[self.pipeline.dead_letter_topic].values())
 
-    def _count(self, topics: Collection[str]) -> None:
-        """Ask how many partitions topics have, of all that were asked for: now and then, and where some are new."""
+    def _count(self, topics: Collection[str], kafka: Kafka) -> None:
+        """Ask how many partitions topics have, of all that were asked for: now and then, and where some are new. It is
+        one question, however many they are."""
         if not set(topics) <= self._counts.keys() or time.monotonic() - self._counted > TOPICS_SECONDS:
-            asked = {*topics, *self._counts}
-            self._counts = {topic.name: topic.partitions for topic in self._kafka.describe(asked).values()}
+            self._counts = kafka.partitions({*topics, *self._counts})
             self._counted = time.monotonic()
 
     def _silent(self) -> dict[str, str]:
@@ -227,10 +231,7 @@ class SourceLog:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            try:
-                self._connection = connect(self.pipeline.source)
-            except psycopg.Error as error:
-                raise SourceUnavailable(f"Postgres does not answer: {error}") from error
+            self._connection = connect(self.pipeline.source)
         return self._connection
 
 

@@ -10,18 +10,30 @@ whoever reads them sees an age that grows.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cdc.ages import ago
 from cdc.pipeline import Pipeline
 from cdc.pipeline.views import SHARED_FLOW
 from operations.freshness.source_words import SourceWords
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_somehow
+from spark.disk.notes import glance
 
 FILE = "frontier.json"
+# A note is written each second; one that is older has nobody who writes it, and so has one that is still to come: the
+# clock was put back.
+STALE_SECONDS = 15.0
+
+
+def oldest(moments: Iterable[float | None]) -> float | None:
+    """The oldest of several moments, if all are known; None of none. Pure."""
+    found = list(moments)
+    known = [moment for moment in found if moment is not None]
+    return min(known) if known and len(known) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,10 @@ class SinkNote:
     astray: str | None = None
     history: FlowNote | None = None
 
+    def fresh(self, now: float) -> bool:
+        """Whether somebody writes it now (epoch seconds)."""
+        return ago(self.at, now) <= STALE_SECONDS
+
     def of(self, numbers: Sequence[int], views: Collection[str] = ()) -> FlowNote:
         """How far generations are together: as their worst flow, with the records that wait for all of them.
 
@@ -84,10 +100,9 @@ class SinkNote:
             for name, one in (self.generations.get(number) or {SHARED_FLOW: NOTHING}).items()
             if not views or name in views or name == SHARED_FLOW
         ] or [NOTHING]
-        moments = [one.as_of for one in found if one.as_of is not None]
         waiting = [one.behind for one in found if one.behind is not None]
         return FlowNote(
-            min(moments) if len(moments) == len(found) else None,
+            oldest(one.as_of for one in found),
             sum(waiting) if len(waiting) == len(found) else None,
             min(one.moved_at for one in found),
             next((one.reason for one in found if one.reason is not None), None),
@@ -126,6 +141,10 @@ class SourceNote(SourceWords):
     slot_safe_bytes: int | None = None
     row_store: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
+    def fresh(self, now: float) -> bool:
+        """Whether somebody writes it now (epoch seconds)."""
+        return ago(self.at, now) <= STALE_SECONDS
+
     def by(self, now: float) -> SourceNote:
         """The same without moments after ``now``, as ``FlowNote.by``."""
         as_of = None if self.as_of is None or self.as_of > now else self.as_of
@@ -159,38 +178,29 @@ def forget_source_note(pipeline: Pipeline) -> None:
 
 def read_sink_note(pipeline: Pipeline, sink: str) -> SinkNote | None:
     """The newest word of a sink; None if there is none that can be read: nothing is known then."""
-    found = _read(state_dir(pipeline) / pipeline.name / sink)
-    try:
-        generations = {
-            int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
-            for number, flows in found["generations"].items()
-        }
-        told = found.get("history")
-        history = None if told is None else FlowNote(**_known(FlowNote, told))
-        words = found.get("away"), found.get("astray"), history
-        return SinkNote(float(found["at"]), float(found["since"]), generations, *words)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
+    return glance(state_dir(pipeline) / pipeline.name / sink / FILE, _sink_note, None)
+
+
+def _sink_note(found: Mapping[str, Any]) -> SinkNote:
+    generations = {
+        int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
+        for number, flows in found["generations"].items()
+    }
+    told = found.get("history")
+    history = None if told is None else FlowNote(**_known(FlowNote, told))
+    words = found.get("away"), found.get("astray"), history
+    return SinkNote(float(found["at"]), float(found["since"]), generations, *words)
 
 
 def read_source_note(pipeline: Pipeline) -> SourceNote | None:
     """The newest word of the source; None if there is none that can be read."""
-    try:
-        return SourceNote(**_known(SourceNote, _read(state_dir(pipeline) / pipeline.name)))
-    except (TypeError, AttributeError):
-        return None
+    path = state_dir(pipeline) / pipeline.name / FILE
+    return glance(path, lambda found: SourceNote(**_known(SourceNote, found)), None)
 
 
 def _write(folder: Path, note: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_somehow(folder / FILE, json.dumps(note))
-
-
-def _read(folder: Path) -> Any:
-    try:
-        return json.loads((folder / FILE).read_text())
-    except (FileNotFoundError, ValueError):
-        return None
 
 
 def _known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:

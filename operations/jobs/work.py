@@ -82,14 +82,12 @@ def _apart(
     if pipeline.file is None:
         raise ConfigError("the pipeline has no file", fix="serve it from one")
     with Apart(step, Path(pipeline.file), *arguments) as process:
-        while not process.ended() and not stop.is_set():
-            for line in process.lines():
-                say(line)
-            stop.wait(LOOK_SECONDS)
-        if not process.ended():
-            raise StateError("the server was stopped", means="what is done stays", fix="the same again goes on")
-        for line in process.lines():
-            say(line)
+
+        def wait() -> None:
+            if stop.wait(LOOK_SECONDS) and not process.ended():
+                raise StateError("the server was stopped", means="what is done stays", fix="the same again goes on")
+
+        process.follow(say, wait)
         result: dict[str, Any] = process.result()
         return result
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
 from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
-from operations.letters.judge import OpenBuild, judge
+from operations.letters.judge import judge
+from operations.letters.openings import Openings
 from operations.letters.wanted import Wanted, table_of
-from operations.opened import Opened, peek
-from operations.state.catalogue import source_catalogue
 from operations.state.folder import chosen_sinks, register_of
 
 
@@ -40,12 +38,13 @@ class FoundLetters:
         return (logged.letter for logged in self.standing.values())
 
 
-def find_letters(pipeline: Pipeline, wanted: Wanted) -> FoundLetters:
+def find_letters(pipeline: Pipeline, wanted: Wanted, openings: Openings | None = None) -> FoundLetters:
     """Read the letters that are meant, and look which of them stand.
 
     Args:
         pipeline: the loaded file.
         wanted: which.
+        openings: of who goes on with them; its own if left out.
 
     Raises:
         ConfigError: a sink, view or generation that is not there (terminal).
@@ -63,27 +62,12 @@ def find_letters(pipeline: Pipeline, wanted: Wanted) -> FoundLetters:
             asked[key] = logged
         else:
             found.elsewhere += 1
-    judged = judge(pipeline, asked, beside(pipeline)) if asked else None
+    judged = judge(pipeline, asked, (openings or Openings(pipeline)).build) if asked else None
     for key, logged in reversed(asked.items()):
         which = found.healed if judged is not None and key in judged.healed else found.standing
         which[key] = logged
     found.unasked = {} if judged is None else judged.unasked
     return found
-
-
-def beside(pipeline: Pipeline) -> OpenBuild:
-    """Opens generations to look at them, beside whoever runs them; the source's tables are read once, when needed."""
-    catalogues: list[Catalogue] = []
-    known: dict[tuple[str, int], Opened] = {}
-
-    def open_build(sink: str, number: int) -> Opened:
-        if not catalogues:
-            catalogues.append(source_catalogue(pipeline))
-        if (sink, number) not in known:
-            known[sink, number] = peek(pipeline, catalogues[0], register_of(pipeline, sink).generation(number))
-        return known[sink, number]
-
-    return open_build
 
 
 def _numbers(pipeline: Pipeline, wanted: Wanted) -> dict[str, int]:

@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from cdc.errors import DecodeError, StateError
+from cdc.errors import DecodeError
 from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.letters.words import cause_of
 from cdc.log.letter_log import LetterLog, Raw
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.records.position import format_lsn, unpack
+from cdc.records.position import lsn_text
 from operations.letters.found import FoundLetters, find_letters
 from operations.letters.wanted import Wanted, table_of
 from truth.values import exact
@@ -99,23 +99,13 @@ def told(pipeline: Pipeline, logged: Logged, *, values: bool) -> dict[str, Any]:
         "reason": letter.reason if values else None,
         "delete": letter.deleting,
         "version": letter.version,
-        "lsn": _lsn(letter),
+        "lsn": lsn_text(letter.version),
         "transaction": letter.tx_id,
         "topic": letter.topic or None,
         "partition": letter.partition if letter.topic else None,
         "offset": letter.offset if letter.topic else None,
         "bytes": letter.document_bytes,
     }
-
-
-def _lsn(letter: DeadLetter) -> str | None:
-    # A fill numbers its documents by slices, which are no positions.
-    if letter.version <= 1 << 20:
-        return None
-    try:
-        return format_lsn(unpack(letter.version)[1])
-    except StateError:
-        return None
 
 
 def letter_report(pipeline: Pipeline, wanted: Wanted, *, values: bool = False) -> dict[str, Any]:

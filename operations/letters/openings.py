@@ -1,4 +1,4 @@
-"""What a replay opens when it is first needed: the source's tables, generations, Spark."""
+"""What is opened for letters when it is first needed: the source's tables, generations, Spark."""
 
 from __future__ import annotations
 

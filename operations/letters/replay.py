@@ -84,12 +84,13 @@ def replay_letters(
         HeadwaterError: the letters can't be read, or cleared. What goes wrong with one sink is told in ``why``: also
             that it was paused meanwhile.
     """
-    found = find_letters(pipeline, wanted)
+    openings = Openings(pipeline, say)
+    found = find_letters(pipeline, wanted, openings)
     work = Replay(asked=len(found.standing) + len(found.healed), healed=len(found.healed))
     if found.standing:
         refuse_paused(pipeline, sorted({letter.sink for letter in found}), "nothing was written")
     found.log.clear({key: logged.at for key, logged in found.healed.items()})
-    with Openings(pipeline, say).opened() as openings:
+    with openings.opened():
         for group, letters in _groups(pipeline, wanted, found).items():
             _group(openings, work, found, group, letters, say)
     return work.to_dict(pipeline, values=values)

@@ -52,15 +52,14 @@ class LetterWatch:
 
     Args:
         running: whose letters; it may change meanwhile.
-        seconds: between two looks.
     """
 
-    def __init__(self, running: Running, seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, running: Running) -> None:
         self._running = running
         self._log: LetterLog | None = None
         self._looked: dict[bytes, float] = {}
         self._tables = TableLetters()
-        self._watching = Repeating("letter watch", self._watch, seconds)
+        self._watching = Repeating("letter watch", self._watch, LOOK_SECONDS)
 
     def __enter__(self) -> LetterWatch:
         self._watching.start()

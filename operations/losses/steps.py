@@ -21,6 +21,7 @@ LOST = "the sink had lost what was written"
 
 def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | None, why: str = "asked for") -> None:
     """A generation from offset 0; asked to end, it stops where the next attempt goes on."""
+    from operations.rebuild.chosen import Chosen
     from operations.rebuild.rebuild import Rebuild
     from operations.run.flow_lines import lines
     from operations.run.machines import with_master
@@ -29,7 +30,7 @@ def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | N
     stop = Stop()
     signal.signal(signal.SIGTERM, stop.ask)
     made, shown = with_master(pipeline, master), partial(lines, say)
-    Rebuild(made, file, sink, 1.0, stop, say, shown, why=why).run(auto=False)
+    Rebuild(Chosen(made, file, sink, say, why=why), 1.0, stop, shown).run(auto=False)
 
 
 def promote(say: Say, pipeline: Pipeline, _file: Path, sink: str, number: int) -> None:

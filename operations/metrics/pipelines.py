@@ -16,7 +16,6 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from connectors.rest import Status
@@ -29,7 +28,7 @@ from operations.state.folder import state_dir
 from operations.state.history import HISTORY
 from operations.state.pausing import Pause, paused_sinks, resume_before
 from operations.state.wal import read_weighed
-from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
+from operations.status.facts import FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
 from spark.disk.batches import PHASES
 from spark.disk.status import BATCH_SECONDS, FlowStatus
@@ -89,7 +88,7 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
     yield gauge("headwater_source_age_limit_seconds", "Above which age of the log something is wrong.", limits)
     noted = {name: report.note for name, report in reports.items() if report.note is not None}
     # What was so once may be otherwise by now: only of a moment, and of an age, everything is said by itself.
-    fresh = {name: note for name, note in noted.items() if ago(note.at, reports[name].at) <= STALE_SECONDS}
+    fresh = {name: note for name, note in noted.items() if note.fresh(reports[name].at)}
     for name, said, key, notes in (
         ("as_of_timestamp_seconds", "What was committed before this moment is in the log.", "as_of", noted),
         ("noted_timestamp_seconds", "When `run` last looked.", "at", noted),

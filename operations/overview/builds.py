@@ -6,8 +6,7 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from operations.state.folder import registers_of
-from spark.disk.made_of import outdated
-from spark.disk.register import Register, Registered
+from operations.status.generations import build_of
 
 
 def builds(pipeline: Pipeline) -> dict[str, list[dict[str, Any]]]:
@@ -17,17 +16,6 @@ def builds(pipeline: Pipeline) -> dict[str, list[dict[str, Any]]]:
         StateError: a register can't be read (terminal).
     """
     return {
-        sink: [_build(pipeline, register, entry) for entry in register.entries()]
+        sink: [build_of(pipeline, register, entry) for entry in register.entries()]
         for sink, register in registers_of(pipeline, ()).items()
-    }
-
-
-def _build(pipeline: Pipeline, register: Register, entry: Registered) -> dict[str, Any]:
-    return {
-        "generation": entry.number,
-        "stage": entry.stage,
-        "why": entry.why,
-        "created_at": entry.created_at or None,
-        "promoted_at": entry.promoted_at,
-        "differs_from_file": outdated(pipeline, register.generation(entry.number)),
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from cdc.records.position import format_lsn, unpack
+from cdc.records.position import lsn_text
 from operations.state.folder import register_of
 from operations.state.letters import letter_counts
 from operations.state.verified import last_verified
@@ -54,14 +53,4 @@ def _told(one: KeptBatch) -> dict[str, Any]:
     """A batch with positions as Postgres writes them."""
     told = {name: value for name, value in asdict(one).items() if name not in ("after", "position")}
     slowest = max(one.parts, key=lambda name: one.parts[name], default=None)
-    return {**told, "from_lsn": _lsn(one.after), "to_lsn": _lsn(one.position), "slowest": slowest}
-
-
-def _lsn(position: int) -> str | None:
-    # A fill numbers its documents by slices, which are no positions.
-    if position <= 1 << 20:
-        return None
-    try:
-        return format_lsn(unpack(position)[1])
-    except StateError:
-        return None
+    return {**told, "from_lsn": lsn_text(one.after), "to_lsn": lsn_text(one.position), "slowest": slowest}

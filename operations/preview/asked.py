@@ -13,7 +13,7 @@ from cdc.keys import alike
 from cdc.view import View
 from connectors.postgres import Connection, is_policy
 from truth.condition import ids_where
-from truth.rows import rows_of_ids, sampled_ids
+from truth.rows import identity, rows_of_ids, sampled_ids
 
 # Somebody waits at a terminal, and the database has other things to do.
 TIMEOUT_SECONDS = 30
@@ -75,8 +75,6 @@ def keys_of(connection: Connection, view: View, asked: Asked) -> list[str]:
 
 def near_keys(connection: Connection, view: View, key: str) -> list[str]:
     """Keys like one that is not there, that are."""
-    from truth.rows import identity
-
     others = alike(key, len(view.key))
     return [identity(view, row) for page in rows_of_ids(connection, view, view.key, others) for row in page]
 

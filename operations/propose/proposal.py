@@ -25,7 +25,6 @@ from operations.propose.roles import not_ours, propose_roles, read_acting, who_s
 from operations.propose.views import propose_views
 from operations.propose.writing import PORT_BASE, SEARCH, Draft, unique, variables
 
-SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")
 _NAME_LENGTH = 40
 
 

@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from cdc.errors import StateError
 from cdc.json_text import members
-from cdc.records.position import format_lsn, unpack
+from cdc.records.position import lsn_text
 from operations.push.cursor import Cursor
 from operations.push.lens import Lens
 from sinks.contract import Held
@@ -20,8 +19,6 @@ from truth.values import exact
 Name = Literal["change", "match", "reset", "snapshot", "ready", "alive", "slow"]
 # Of one snapshot event: a page of documents becomes several.
 SNAPSHOT_BYTES = 256 << 10
-# A fill numbers its documents by slices, which are no positions.
-_SLICES = 1 << 20
 
 
 class Told(NamedTuple):
@@ -56,7 +53,7 @@ def change(entry: Entry, lens: Lens, generation: int, mark: str) -> Told | None:
         "key": entry.key,
         # As text: a browser's numbers end at 2^53.
         "version": str(entry.version),
-        "lsn": lsn_of(entry.version),
+        "lsn": lsn_text(entry.version),
         "op": op,
         "before": orjson.Fragment(lens.seen(entry.before)),
         "after": orjson.Fragment(lens.seen(entry.after)),
@@ -136,11 +133,3 @@ def slow(cursor: str | None, seconds: float) -> Told:
     """A reader is let go."""
     why = f"nothing was taken for {seconds:g} s"
     return Told("slow", orjson.dumps({"why": why, "cursor": cursor}), cursor)
-
-
-def lsn_of(version: int) -> str | None:
-    """The place in the source's log that a version stands for; None for one that is none."""
-    try:
-        return None if version <= _SLICES else format_lsn(unpack(version)[1])
-    except StateError:
-        return None

@@ -32,7 +32,7 @@ class Follows(Protocol):
 
 
 class Sees(Protocol):
-    """How one subscriber sees them: ``told.Changes``, and for matches ``operations.standing.seen.Seen``."""
+    """How one subscriber sees them: ``operations.push.events.Changes``, of matches ``operations.standing.seen.Seen``"""
 
     def change(self, entry: Any, generation: int, mark: str) -> Told | None:
         """An entry as an event; None when nothing is to be seen of it."""

@@ -20,6 +20,7 @@ from cdc.pipeline.outlets import Outlet, outlets
 from operations.state.folder import state_dir
 from operations.state.pausing import rests
 from spark.disk.files import write_atomic
+from spark.disk.notes import glance
 
 # Whoever runs it writes the note about every second; an older one is of a process that is gone.
 STALE_SECONDS = 15.0
@@ -84,15 +85,14 @@ def write_note(pipeline: Pipeline, name: str, health: Health) -> None:
     write_atomic(note_path(pipeline, name), json.dumps({**asdict(health), "at": time.time()}))
 
 
+def _noted(found: dict[str, Any]) -> tuple[float, Health]:
+    return float(found.pop("at")), Health(**found)
+
+
 def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
     """How each webhook and topic of the file is, as far as this state folder knows."""
     for outlet in outlets(pipeline):
-        try:
-            found: dict[str, Any] = json.loads(note_path(pipeline, outlet.name).read_text())
-            at = float(found.pop("at"))
-            health = Health(**found)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            health, at = Health(), 0.0
+        at, health = glance(note_path(pipeline, outlet.name), _noted, (0.0, Health()))
         if ago(at, time.time()) > STALE_SECONDS:
             health.state = "stopped"
         if rests(pipeline, outlet.sink):  # whatever the note says: it is ended at the next step of `run`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,9 +96,7 @@ def drop_refused(pipeline: Pipeline, wanted: WantedLetters, *, dry_run: bool = F
     return {"pipeline": pipeline.name, "at": time.time(), "standing": standing, "dropped": dropped}
 
 
-def send_letters(
-    pipeline: Pipeline, wanted: WantedLetters, pause: Callable[[float], Any] = time.sleep
-) -> dict[str, Any]:
+def send_letters(pipeline: Pipeline, wanted: WantedLetters) -> dict[str, Any]:
     """Send them again, with the ids that they had, the oldest first; what is taken is forgotten.
 
     Killed behind an answer, it sends that one again the next time: its id says so. Another refusal leaves the letter.
@@ -106,7 +104,6 @@ def send_letters(
     Args:
         pipeline: the loaded file.
         wanted: which.
-        pause: waits some seconds before somebody is asked again.
 
     Returns:
         The shape of ``headwater letters FILE webhooks send --json``.
@@ -120,7 +117,7 @@ def send_letters(
         for source, letters in _found(pipeline, wanted):
             for one in letters:
                 asked += 1
-                reason = carriers.send(one, pause)
+                reason = carriers.send(one)
                 if reason is None:
                     taken += 1
                     _forgotten(source, [one])
@@ -141,7 +138,7 @@ class _Carriers:
         self._open: dict[str, Carrier] = {}
         self._away: dict[str, str] = {}
 
-    def send(self, letter: Refused, pause: Callable[[float], Any]) -> str | None:
+    def send(self, letter: Refused) -> str | None:
         """Send one; why it is left, None when it was taken."""
         outlet = self._known.get(letter.hook)
         if outlet is None:
@@ -150,16 +147,16 @@ class _Carriers:
             return "its events were not kept: they were too large, or policy.dead_letters.values is false"
         if letter.hook in self._away:
             return self._away[letter.hook]
-        found = self._sent(outlet, letter, pause)
+        found = self._sent(outlet, letter)
         if found.done == "again":
             self._away[letter.hook] = found.why
         return None if found.done == "delivered" else found.why
 
-    def _sent(self, outlet: Outlet, letter: Refused, pause: Callable[[float], Any]) -> Verdict:
+    def _sent(self, outlet: Outlet, letter: Refused) -> Verdict:
         batch, found = batch_of(letter.body), Verdict("again")
         for attempt in range(ATTEMPTS):
             if attempt:
-                pause(min(found.seconds, MOST_SECONDS))
+                time.sleep(min(found.seconds, MOST_SECONDS))
             found = self._to(outlet).carry(batch, letter.id, attempt, _NoLease())
             if found.done != "again":
                 break

@@ -19,10 +19,11 @@ from cdc.table_key import TableKey
 from cdc.view import View
 from operations.query.as_of import written_after
 from operations.query.tables import Held
-from operations.query.uniting import Standing, tail_table
+from operations.query.uniting import tail_table
+from operations.records.standing import Standing
 from operations.run.fits import fits_of
 from operations.state.frozen import Frozen
-from spark.reading.entries import EntryDecoder
+from spark.reading.entries import Entry, EntryDecoder
 from spark.reading.record import batch_of
 from spark.reading.spec import FlowSpec
 
@@ -135,7 +136,7 @@ def read_tail(
         ShapeUnknown: the table has another shape by now (transient).
     """
     view = spec.view
-    decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing(), 0, 0
+    decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing[Entry](lambda entry: entry), 0, 0
     key = TableKey.of(view)
     oldest = time.time() * 1000 - retention * 1000
     for piece in _pieces(reader, parts, held, until):
@@ -146,7 +147,7 @@ def read_tail(
         standing.add([entry for entry in found.entries if entry.id not in unheld])
         lost = sum(entry.document is not None for entry in found.entries if entry.id in unheld)
         records, letters = records + found.records, letters + len(found.letters) + lost
-    return Tail(tail_table(view, standing.entries(), held.columns, held.table.properties), records, letters)
+    return Tail(tail_table(view, [*standing.by_key().values()], held.columns, held.table.properties), records, letters)
 
 
 Record = tuple[bytes | None, bytes | None, str, int, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -15,35 +15,6 @@ from spark.reading.entries import Entry
 
 # Of a row of the tail: that there must be none; over which versions of the table it wins.
 GONE, WINS = "_hw_gone", "_hw_wins"
-
-
-class Standing:
-    """The one entry of each key that stands, of entries in the order of the log: the rule of ``spark.warehouse.merge``.
-
-    That is the newest version, unless a delete without a version lies behind it in the log.
-    """
-
-    def __init__(self) -> None:
-        self._newest: dict[str, Entry] = {}
-        self._ended: dict[str, Entry] = {}
-
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Take in what a piece of the log gave."""
-        for entry in entries:
-            slot = self._ended if entry.version == UNVERSIONED else self._newest
-            known = slot.get(entry.id)
-            if known is None or (known.version, known.offset) <= (entry.version, entry.offset):
-                slot[entry.id] = entry
-
-    def entries(self) -> list[Entry]:
-        """What stands now."""
-        found = dict(self._newest)
-        for key, end in self._ended.items():
-            known = found.get(key)
-            # Offsets of two partitions can't be compared: then the one whose position is known stands.
-            if known is None or (known.partition == end.partition and known.offset <= end.offset):
-                found[key] = end
-        return list(found.values())
 
 
 def tail_table(

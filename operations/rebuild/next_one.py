@@ -62,7 +62,7 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
         if begun is not None and read_frozen(register.generation(begun.number)).tables:
             say(f"generation {begun.number} is of tables as they were: it is given up")
             retire(pipeline, sink, begun.number, say)
-    rebuild = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True)
+    rebuild = Rebuild(Chosen(pipeline, file, sink, say, own=True), 1.0, stop, partial(lines, say))
     ready = register.newest("ready")
     if ready is not None and ready.own and (unfit := _unfit(rebuild.chosen, ready.number)):
         say(f"generation {ready.number} {unfit}: it is given up")

@@ -7,13 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, ShapeUnknown, StateError
-from cdc.pipeline import Pipeline
-from cdc.saying import Say
 from operations.child_process import Apart
 from operations.generations.found import adopt
 from operations.generations.outdated import FILLED, read_filled
@@ -24,7 +21,7 @@ from operations.rebuild.compared import compare, judged
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
 from operations.state.catalogue import source_catalogue
-from operations.state.folder import chosen_sinks, register_of
+from operations.state.folder import chosen_sinks
 from operations.state.pausing import refuse_paused
 from operations.status.caught_up import Goal
 from sinks.factory import open_sink
@@ -51,35 +48,17 @@ class Rebuild:
     """One rebuild.
 
     Args:
-        pipeline: the loaded file.
-        file: its path, for the commands that are named and called.
-        sink: the sink's name.
+        chosen: what is built.
         throttle: share of the time it may be at work.
         stop: set when it is asked to end.
-        say: told what happens, a line each.
         shown: shows how far the flows are; shown nothing if left out.
-        own: `run` does it by itself, and no person has asked for it.
-        why: see ``Chosen``.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        file: Path,
-        sink: str,
-        throttle: float,
-        stop: threading.Event,
-        say: Say,
-        shown: Shown = unshown,
-        *,
-        own: bool = False,
-        why: str = "asked for",
-    ) -> None:
-        chosen_sinks(pipeline, [sink])
-        self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
-        self.stop, self.say, self.shown, self.own = stop, say, shown, own
-        self.registry = register_of(pipeline, sink)
-        self.chosen = Chosen(pipeline, file, sink, say, own, why)
+    def __init__(self, chosen: Chosen, throttle: float, stop: threading.Event, shown: Shown = unshown) -> None:
+        self.pipeline, self.file, self.sink, self.say = chosen.pipeline, chosen.file, chosen.sink, chosen.say
+        chosen_sinks(self.pipeline, [self.sink])
+        self.chosen, self.throttle, self.stop, self.shown = chosen, throttle, stop, shown
+        self.registry = chosen.registry
         self.auto = False
 
     def run(self, *, auto: bool) -> dict[str, Any]:
@@ -106,7 +85,7 @@ class Rebuild:
             try:
                 return self._compared(entry, catalogue) if filled else self._filled(entry, catalogue)
             except _Altered as altered:
-                if self.own:  # `run` looks at the tables, and knows whether what is filled can go on with them
+                if self.chosen.own:  # `run` looks at the tables, and knows whether what is filled can go on with them
                     raise ShapeUnknown(
                         f"a table that {self.sink} reads was altered while generation {entry.number} was filled",
                         means="what is filled stays, if it can hold what comes",
@@ -175,7 +154,8 @@ class Rebuild:
         return f"headwater rebuild {self.file} {self.sink}{' --auto' if self.auto else ''}"
 
     def _fill(self, engine: Engine, number: int) -> int:
-        """Run until all is applied that the log held at the start; returns records applied by this process."""
+        """Run until each flow has applied what the log held when it was taken up; returns records applied by this
+        process."""
         with Goal(self.pipeline, engine.runner.running) as goal, self.shown(goal) as show:
             while not self.stop.wait(STEP_SECONDS):
                 refuse_paused(self.pipeline, [self.sink], "what is filled stays; readers see nothing of it")
@@ -228,21 +208,22 @@ class Rebuild:
         """Verify the new generation in a process of its own, while this one keeps it up to date; what it has found."""
         self.say(f"verifying generation {number}")
         verify = f"`headwater verify {self.file} --sink {self.sink} --generation {number}`"
+
+        def step() -> None:
+            refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
+            self._refuse_retired(number)
+            engine.runner.step()
+            if engine.runner.doubting:
+                raise _Altered
+            if self.stop.wait(STEP_SECONDS):
+                raise StateError(
+                    f"the rebuild of {self.sink} was stopped while generation {number} was verified",
+                    means="the generation is ready, but not proven; it was not promoted",
+                    fix=f"{verify}, then `headwater promote {self.file} {self.sink}`",
+                )
+
         with Apart(compare, self.pipeline, self.sink, number) as proof:
-            while not proof.ended():
-                for line in proof.lines():
-                    self.say(line)
-                refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
-                self._refuse_retired(number)
-                engine.runner.step()
-                if engine.runner.doubting:
-                    raise _Altered
-                if self.stop.wait(STEP_SECONDS):
-                    raise StateError(
-                        f"the rebuild of {self.sink} was stopped while generation {number} was verified",
-                        means="the generation is ready, but not proven; it was not promoted",
-                        fix=f"{verify}, then `headwater promote {self.file} {self.sink}`",
-                    )
+            proof.follow(self.say, step)
             try:
                 found: dict[str, Any] = proof.result()
                 return found

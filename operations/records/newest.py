@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -19,7 +19,7 @@ from cdc.records.debezium_json import Decoder
 from cdc.records.events import EventDecoder
 from cdc.resolve.views import topics_of
 from cdc.view import View
-from sinks.contract import UNVERSIONED
+from operations.records.standing import Standing
 from spark.reading.entries import Entry, EntryDecoder
 from spark.reading.record import batch_of
 from spark.reading.spec import FlowSpec
@@ -62,14 +62,14 @@ def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence
         KafkaError, KafkaUnavailable: the log can't be read.
     """
     decoders, decoder = spec.decoders(), EntryDecoder(spec)
-    newest, ended = dict[str, Newest](), dict[str, Newest]()
+    standing = Standing[Newest](lambda newest: newest.entry)
     for topic in topics_of(pipeline, view):
         asked = Asked(decoders[topic], view, topic, ids)
         for records in _pieces(pipeline, topic):
             mine = [record for record in records if asked(record)]
             for start in range(0, len(mine), PIECE):
-                take(newest, ended, decoder, view, mine[start : start + PIECE])
-    return standing(newest, ended)
+                take(standing, decoder, view, mine[start : start + PIECE])
+    return standing.by_key()
 
 
 def newest_transactions(pipeline: Pipeline, view: View, ids: Sequence[str]) -> dict[str, int | None]:
@@ -96,35 +96,12 @@ def newest_transactions(pipeline: Pipeline, view: View, ids: Sequence[str]) -> d
     return {one: transaction for one, (_, transaction) in newest.items()}
 
 
-def standing(newest: Mapping[str, Newest], ended: Mapping[str, Newest]) -> dict[str, Newest]:
-    """What stands of each key: its newest version, unless a delete without a version lies behind it in the log."""
-    found = dict(newest)
-    for key, end in ended.items():
-        known = newest.get(key)
-        if known is None or (known.entry.partition == end.entry.partition and known.entry.offset <= end.entry.offset):
-            found[key] = end
-    return found
-
-
-def take(
-    newest: dict[str, Newest],
-    ended: dict[str, Newest],
-    decoder: EntryDecoder,
-    view: View,
-    records: Sequence[Record],
-) -> None:
-    """Take in a piece of the log: the newest version of each key, and the last delete that had none."""
+def take(standing: Standing[Newest], decoder: EntryDecoder, view: View, records: Sequence[Record]) -> None:
+    """Take in a piece of the log."""
     by_place = {(record.partition, record.offset): record for record in records}
-    for entry in decoder.decode(batch_of(records)).entries:
-        if entry.view != view.name:
-            continue
-        found = Newest(entry, by_place[entry.partition, entry.offset])
-        if entry.version == UNVERSIONED:
-            ended[entry.id] = found
-            continue
-        known = newest.get(entry.id)
-        if known is None or (entry.version, entry.offset) >= (known.entry.version, known.entry.offset):
-            newest[entry.id] = found
+    entries = decoder.decode(batch_of(records)).entries
+    mine = (entry for entry in entries if entry.view == view.name)
+    standing.add(Newest(entry, by_place[entry.partition, entry.offset]) for entry in mine)
 
 
 class Asked:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from operations.state.evolution import MEND
 from sinks.elasticsearch.mapping import merge
 from spark.disk.files import write_atomic
+from spark.disk.notes import read_note
 from spark.disk.state import Generation
 
 Fields = Mapping[str, Any]
@@ -28,14 +28,12 @@ def read_mapped(generation: Generation) -> dict[str, Fields]:
         StateError: the file can't be read (terminal).
     """
     path = _path(generation)
-    if not path.exists():
-        return {}
-    try:
-        raw = json.loads(path.read_text())
+
+    def of(raw: Any) -> dict[str, Fields]:
         refuse_newer(str(path), raw["format"], SHAPES)
         return {str(view): dict(fields) for view, fields in raw["views"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+    return read_note(path, of, MEND) or {}
 
 
 def note_mapped(generation: Generation, view: str, fields: Fields) -> None:

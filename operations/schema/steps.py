@@ -12,6 +12,7 @@ from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from cdc.saying import Say
 from operations.state.evolution import Todo, forget_asked, read_asked, write_asked
+from operations.state.folder import register_of
 from operations.state.shapes import known_shapes, owe
 
 if TYPE_CHECKING:
@@ -179,7 +180,6 @@ def show(say: Say, pipeline: Pipeline, sink: str, number: int, view: str) -> Non
         SinkUnavailable: its flow has not made it yet, or readers are sent to another generation, or its server does
             not answer (transient).
     """
-    from operations.state.folder import register_of
     from sinks.configure import plain_config
     from sinks.factory import open_target
     from spark.disk.made_of import as_defined

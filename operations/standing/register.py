@@ -94,11 +94,12 @@ class Registering:
 
     Args:
         server: the search server.
-        judge: what parses them, as long as readers see one index; looked up when it is first needed.
     """
 
-    def __init__(self, server: Searching, judge: Percolator | None = None) -> None:
-        self._server, self._judge = server, judge
+    def __init__(self, server: Searching) -> None:
+        self._server = server
+        # What parses them, as long as readers see one index.
+        self._judge: Percolator | None = None
 
     def put(
         self, name: str, wanted: bytes, before: Callable[[], None] = lambda: None, *, refresh: bool = True

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 import orjson
 
+from cdc.records.position import lsn_text
 from operations.push.cursor import Cursor
-from operations.push.events import Told, bundled, lsn_of
+from operations.push.events import Told, bundled
 from operations.push.lens import Lens
 from sinks.contract import Held
 from sinks.redis.stream.match_tail import Matched
@@ -40,7 +41,7 @@ class Seen:
             "key": entry.key,
             # As text: a browser's numbers end at 2^53.
             "version": str(entry.version),
-            "lsn": lsn_of(entry.version),
+            "lsn": lsn_text(entry.version),
             "queries": ops,
             "cause": entry.cause,
             "document": orjson.Fragment(_WHOLE.seen(entry.document)),

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state.folder import numbered_state_dir, state_dir
+from operations.state.folder import RUNNING, numbered_state_dir, state_dir
 from spark.disk.files import replaced
 from spark.disk.lease import Holder, Lease
+from spark.disk.notes import read_note
 from spark.disk.process import is_here, is_same, signature
 
 
@@ -100,13 +100,8 @@ def read_accepted(pipeline: Pipeline) -> Text | None:
     Raises:
         StateError: it can't be read (terminal).
     """
-    path = accepted_path(pipeline)
-    try:
-        return Text(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix="`headwater apply FILE` writes it anew") from error
+    fix = "`headwater apply FILE` writes it anew"
+    return read_note(accepted_path(pipeline), lambda note: Text(**note), fix, "what was applied is not known")
 
 
 def note_running(pipeline: Pipeline, running: Running) -> None:
@@ -125,7 +120,7 @@ def read_running(pipeline: Pipeline) -> Running | None:
         note = json.loads(_running_path(pipeline).read_text())
         lists = {name: tuple(note.get(name, ())) for name in ("building", "only")}
         return Running(**{**note, "taken": Text(**note["taken"]), **lists})
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -184,7 +179,7 @@ def this_process(taken: Text, **more: Any) -> Running:
 
 
 def _running_path(pipeline: Pipeline) -> Path:
-    return state_dir(pipeline) / pipeline.name / "running.json"
+    return state_dir(pipeline) / pipeline.name / RUNNING
 
 
 def _write(path: Path, note: Mapping[str, Any]) -> None:

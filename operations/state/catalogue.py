@@ -84,6 +84,12 @@ def captured_table(catalogue: Catalogue, name: str) -> Table:
     found = [table for known, table in catalogue.tables.items() if name in (known, known.partition(".")[2])]
     if len(found) == 1:
         return found[0]
-    choices = f"choose from {', '.join(sorted(catalogue.tables)[:20])}"
+    others = near(name, catalogue.tables) or f"choose from {', '.join(sorted(catalogue.tables)[:20])}"
+    if not found and (gone := [known for known in catalogue.gone if name in (known, known.partition(".")[2])]):
+        raise ConfigError(
+            f"no table {name} is captured any more",
+            means="its topic, and what sinks have of its rows, stay as they were",
+            fix=f"if it is there still, put {' or '.join(gone)} into source.tables, then `apply --wait`; {others}",
+        )
     what = f"{len(found)} captured tables are called {name}" if found else f"no table {name} is captured"
-    raise ConfigError(what, fix=near(name, catalogue.tables) or choices)
+    raise ConfigError(what, fix=others)

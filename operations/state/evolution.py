@@ -13,14 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cdc.catalogue import as_stored
-from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, shape_of
 from operations.state.folder import pipeline_folder
 from spark.disk.files import Stamp, stamp, write_atomic, write_somehow
+from spark.disk.notes import glance, read_note
 
 # More files than a process has sinks and generations.
 KEPT_READ = 256
@@ -97,18 +98,16 @@ def read_evolution(pipeline: Pipeline, sink: str) -> Evolution:
         StateError: the file can't be read (terminal).
     """
     path = _evolution(pipeline, sink)
-    if not path.exists():
-        return Evolution()
-    try:
-        raw = json.loads(path.read_text())
+
+    def of(raw: Any) -> Evolution:
         refuse_newer(str(path), raw["format"], SHAPES)
         return Evolution(
             {name: shape_of(shape) for name, shape in raw["acted"].items()},
             {name: Todo(**{**todo, "what": tuple(todo["what"])}) for name, todo in raw["todo"].items()},
             {name: shape_of(shape) for name, shape in raw["allowed"].items()},
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+    return read_note(path, of, MEND) or Evolution()
 
 
 def write_evolution(pipeline: Pipeline, sink: str, evolution: Evolution) -> None:
@@ -132,7 +131,7 @@ def read_allowed(pipeline: Pipeline) -> dict[str, Shape]:
 def _allowed(path: Path, _now: Stamp | None) -> Mapping[str, Shape]:
     try:
         return {name: shape_of(shape) for name, shape in json.loads(path.read_text()).items()}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -157,19 +156,13 @@ def write_progress(pipeline: Pipeline, steps: Sequence[Progress]) -> None:
 
 def read_progress(pipeline: Pipeline) -> list[Progress]:
     """What ``write_progress`` has said last; empty for nothing."""
-    try:
-        steps = json.loads((pipeline_folder(pipeline) / "evolving.json").read_text())["steps"]
-        return [(str(sink), tuple(tables), str(words)) for sink, tables, words in steps]
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return []
+    path = pipeline_folder(pipeline) / "evolving.json"
+    return glance(path, lambda note: [(str(sink), tuple(of), str(words)) for sink, of, words in note["steps"]], [])
 
 
 def read_asked(pipeline: Pipeline) -> dict[str, str]:
     """Tables that are being read again -> what was asked for, of which shape: it is not asked for twice."""
-    try:
-        return dict(json.loads((pipeline_folder(pipeline) / "asked.json").read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return {}
+    return glance(pipeline_folder(pipeline) / "asked.json", dict, {})
 
 
 def write_asked(pipeline: Pipeline, asked: Mapping[str, str]) -> None:

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import ConfigError, StateError
+from cdc.errors import ConfigError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
 from spark.disk.files import write_atomic
+from spark.disk.notes import glance, read_note
 from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
 NUMBER = "format.json"
+# There as well: by `run`, which file it goes by (operations/state/accepted.py); and by `apply`, that the pipeline was
+# captured already when it came to this folder, and nobody had run it here.
+RUNNING, ELSEWHERE = "running.json", "elsewhere.json"
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -58,28 +62,36 @@ def numbered_state_dir(pipeline: Pipeline) -> Path:
 
 
 def is_begun(pipeline: Pipeline) -> bool:
-    """Whether anything was applied or run with this state folder; of an older Headwater, whether a sink has written."""
-    numbered = _number(pipeline_folder(pipeline)) is not None
-    return numbered or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks)
+    """Whether a `run` has been at work with this state folder, or the pipeline was captured with it and waits for one:
+    that a file was applied says nothing, which `note_elsewhere` tells apart."""
+    folder = pipeline_folder(pipeline)
+    if (folder / RUNNING).exists() or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks):
+        return True
+    return _number(folder) is not None and not (folder / ELSEWHERE).exists()
+
+
+def note_elsewhere(pipeline: Pipeline, elsewhere: bool) -> None:
+    """Note whether a pipeline was captured with another state folder than that to which a file was applied.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    path = pipeline_folder(pipeline) / ELSEWHERE
+    if elsewhere:
+        write_atomic(path, "{}")
+    else:
+        path.unlink(missing_ok=True)
 
 
 def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
     """Timelines of the source that are one history: a promoted standby was followed from each to the next."""
-    try:
-        seen = json.loads((state_dir(pipeline) / pipeline.name / "source.json").read_text())
-        return frozenset((*seen.get("followed", ()), seen["timeline"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return frozenset()  # who knows nothing of it follows nobody
+    path = state_dir(pipeline) / pipeline.name / "source.json"
+    # Who knows nothing of it follows nobody.
+    return glance(path, lambda seen: frozenset((*seen.get("followed", ()), seen["timeline"])), frozenset())
 
 
 def _number(folder: Path) -> Any:
-    path = folder / NUMBER
-    try:
-        return json.loads(path.read_text())["format"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error}", fix='restore it from a copy ({"format": 1})') from error
+    return read_note(folder / NUMBER, lambda note: note["format"], 'restore it from a copy ({"format": 1})')
 
 
 def registers_of(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Register]:

@@ -12,14 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cdc.catalogue import Catalogue, Table, as_stored, moved_from, table_of
-from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
 from cdc.records.former import with_digits
 from operations.state.evolution import KEPT_READ, MEND
 from spark.disk.files import Stamp, stamp, write_atomic
+from spark.disk.notes import read_note
 from spark.disk.state import Generation
 
 
@@ -98,7 +99,7 @@ def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue, read: Collect
     those that are (``opened.without_absent``). Documents of all of them are kept by one flow, gone or not.
 
     A generation that reads a table which was taken out of the file goes on as it was made: that table's topic stays,
-    and what it has of its rows stands still.
+    and what it has of its rows stands still. One that reads another table of that name was made after it had gone.
 
     Args:
         pipeline: the loaded file.
@@ -108,11 +109,15 @@ def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue, read: Collect
     """
     every = pipeline.sinks[sink].tables == "all" and pipeline.sinks[sink].form == "columns"
     named = pipeline.source.tables
-    gone = {
-        name: table
-        for name, table in catalogue.gone.items()
-        if name in named or (not every and (pipeline.captures(name) or pipeline.topic(name) in read))
-    }
+    others = {table.name for name, table in catalogue.tables.items() if pipeline.topic(name) in read}
+
+    def stays(table: Table) -> bool:
+        if pipeline.topic(table.qualified) in read:
+            return not every or table.qualified in named
+        wanted = table.qualified in named or (not every and pipeline.captures(table.qualified))
+        return wanted and table.name not in others
+
+    gone = {name: table for name, table in catalogue.gone.items() if stays(table)}
     return replace(catalogue, tables={**catalogue.tables, **gone}) if gone else catalogue
 
 
@@ -128,12 +133,11 @@ def read_frozen(generation: Generation) -> Frozen:
 
 @lru_cache(maxsize=KEPT_READ)
 def _frozen(path: Path, _now: Stamp | None) -> Frozen:
-    try:
-        raw = json.loads(path.read_text())
+    def of(raw: Any) -> Frozen:
         refuse_newer(str(path), raw["format"], SHAPES)
         return Frozen({name: table_of(table) for name, table in raw["tables"].items()}, raw["refused"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+    return read_note(path, of, MEND) or Frozen()
 
 
 def freeze(generation: Generation, table: Table, reason: str | None = None) -> None:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from spark.disk.files import write_atomic
+from spark.disk.notes import glance
 
 # In <state_dir>/<pipeline>/<sink>.
 NOTE = "letters.json"
@@ -51,16 +53,15 @@ def letter_counts(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Cou
 
 
 def _of(pipeline: Pipeline, sink: str, number: int) -> Count | None:
-    try:
-        note = json.loads((register_of(pipeline, sink).folder / NOTE).read_text())
+    def of(note: Any) -> Count:
         more = note["more"]  # a release before 2026-12 told of no generation, and only whether
         return Count(
             int(note["standing"].get(str(number), 0)),
             float(note["at"]),
             more if isinstance(more, bool) else number in more,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+
+    return glance(register_of(pipeline, sink).folder / NOTE, of, None)
 
 
 def refuse_more_letters(pipeline: Pipeline, sink: str, number: int) -> None:

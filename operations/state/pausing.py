@@ -28,6 +28,7 @@ from operations.state.folder import chosen_sinks, numbered_state_dir, register_o
 from operations.state.history import history_folder, history_lease
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
+from spark.disk.notes import read_note
 
 # How long whoever writes to the sink may take to let go: a task ends what it has begun, a merge its commit.
 LET_GO_SECONDS = 60.0
@@ -76,18 +77,12 @@ def paused(pipeline: Pipeline, sink: str) -> Pause | None:
         StateError: the note can't be read (terminal): better nothing is written than something into a sink that was
             to be left alone.
     """
-    path = _path(pipeline, sink)
-    try:
-        note = json.loads(path.read_text())
-        return Pause(float(note["since"]), str(note["by"]), note["why"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(
-            f"{path} can't be read: {error}",
-            means="nobody knows whether the sink is to be left alone",
-            fix=f"`headwater pause FILE {sink}` or `headwater resume FILE {sink}`, as is meant: both write it anew",
-        ) from error
+    return read_note(
+        _path(pipeline, sink),
+        lambda note: Pause(float(note["since"]), str(note["by"]), note["why"]),
+        f"`headwater pause FILE {sink}` or `headwater resume FILE {sink}`, as is meant: both write it anew",
+        "nobody knows whether the sink is to be left alone",
+    )
 
 
 def pause_of(pipeline: Pipeline, sink: str) -> Pause | None:

@@ -19,6 +19,7 @@ from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
+from spark.disk.notes import glance
 
 FILE = "verified.json"
 BUILD = "#"  # between a sink's name, which has no such sign, and a generation's number
@@ -107,8 +108,4 @@ def _names(told: list[Any]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-        return dict(found)
-    except (OSError, ValueError, TypeError):
-        return {}
+    return glance(path, dict, {})

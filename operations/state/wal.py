@@ -23,6 +23,7 @@ from connectors.wal.pins import long_ones
 from connectors.wal.release import Released
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
+from spark.disk.notes import glance
 
 # A quarter of an hour shows whether what is kept grows for good, and is short enough to forget a bulk load.
 WINDOW_SECONDS = 900.0
@@ -103,25 +104,25 @@ def judged(pipeline: Pipeline, seen: Look | None, window: Window | None = None, 
 
 def read_window(pipeline: Pipeline) -> Window:
     """What `run` has seen of this slot; nothing where it did not run, or nothing can be made of the file."""
-    try:
-        raw = json.loads((_folder(pipeline) / "wal.json").read_text())
+
+    def of(raw: Any) -> Window:
         if raw["slot"] != pipeline.source.slot:
             return Window()
         samples = tuple(Sample(float(at), int(retained)) for at, retained in raw["samples"])
         return Window(samples, {str(xid): float(at) for xid, at in raw["first_seen"].items()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Window()  # only the forecast is missing, for a minute
+
+    return glance(_folder(pipeline) / "wal.json", of, Window())  # only the forecast is missing, for a minute
 
 
 def read_weighed(pipeline: Pipeline) -> Weighed | None:
     """What a `run` that is at work has judged last; None where none is, or nothing is known."""
-    try:
-        raw = json.loads((_folder(pipeline) / "wal.json").read_text())
+
+    def of(raw: Any) -> Weighed | None:
         found = Weighed(**{**raw["weighed"], "held": tuple(raw["weighed"]["held"])})
         known = raw["slot"] == pipeline.source.slot and found.level in RANK
         return found if known and ago(found.at, time.time()) <= WEIGHED_SECONDS else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+
+    return glance(_folder(pipeline) / "wal.json", of, None)
 
 
 def write_window(pipeline: Pipeline, window: Window, budget: Budget | None = None) -> None:
@@ -159,11 +160,8 @@ def note_release(pipeline: Pipeline, released: Released | None) -> None:
 
 def read_release(pipeline: Pipeline) -> Released | None:
     """What was noted, if it is of this slot."""
-    try:
-        found = Released(**json.loads((_folder(pipeline) / "released.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-    return found if found.slot == pipeline.source.slot else None
+    found = glance(_folder(pipeline) / "released.json", lambda note: Released(**note), None)
+    return found if found is not None and found.slot == pipeline.source.slot else None
 
 
 def forget_wal(pipeline: Pipeline) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,7 @@ class Goal:
         self.running = running
         self._log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
         self._ends: dict[Path, dict[str, dict[int, int]]] = {}
+        self._places: list[Mapping[str, Mapping[int, int]]] | None = None
         self.look()
 
     def __enter__(self) -> Goal:
@@ -40,7 +41,7 @@ class Goal:
     def look(self) -> None:
         """Notice flows that have come, for whom the log ends where it does now, and forget those that have gone: one
         that comes back, as from a pause, has come then."""
-        before, now = self._ends, [*self.running]
+        before, now, self._places = self._ends, [*self.running], None
         self._ends = {run.flow.checkpoint: before.get(run.flow.checkpoint, {}) for run in now}
         self._ask([run for run in now if run.flow.checkpoint not in before])
 
@@ -49,8 +50,7 @@ class Goal:
         ends_of = [(run.flow.spec.topics, self._ends.setdefault(run.flow.checkpoint, {})) for run in runs]
         unknown = {topic for topics, known in ends_of for topic in topics if topic not in known}
         if unknown:
-            read = [run.flow for run in self.running if not run.failed]
-            places = [furthest(flow, *committed_offsets(flow.checkpoint)) for flow in read]
+            places = self._furthest()
             with suppress(KafkaError):  # Kafka is away: the flows say so themselves
                 for topic, ends in self._log.ends(sorted(unknown)).items():
                     # An end before what a flow has read is none to reach: such a flow is refused at its start, unless
@@ -60,6 +60,13 @@ class Goal:
                     for topics, known in ends_of:
                         if topic in topics:
                             known.setdefault(topic, ends)
+
+    def _furthest(self) -> list[Mapping[str, Mapping[int, int]]]:
+        """How far each flow has read, read once a look: while Kafka is away each flow asks for its ends anew."""
+        if self._places is None:
+            read = [run.flow for run in self.running if not run.failed]
+            self._places = [furthest(flow, *committed_offsets(flow.checkpoint)) for flow in read]
+        return self._places
 
     def _of(self, run: Running) -> dict[str, dict[int, int]]:
         """The log's ends of a flow's topics, as far as they are known; asked for again while they are not."""

@@ -6,13 +6,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
-from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
+from operations.freshness.note import (
+    STALE_SECONDS,
+    FlowNote,
+    SinkNote,
+    SourceNote,
+    oldest,
+    read_sink_note,
+    read_source_note,
+)
 from operations.state.accepted import runs_without
+from operations.state.folder import chosen_sinks, register_of
 from operations.state.history import HISTORY, STREAM
 from operations.state.letters import letter_counts
 from operations.state.losses import LossNote
@@ -24,12 +34,12 @@ from operations.status.judgement import (
     FlowFacts,
     Judgement,
     SinkFacts,
-    SourceFacts,
     judge_flow,
     judge_sink,
-    judge_source,
     limit_of,
 )
+from operations.status.source_judgement import SourceFacts, judge_source
+from spark.disk.lease import Holder
 from spark.disk.refused import refused
 from spark.disk.status import FlowStatus, state_of, taken_over
 
@@ -37,9 +47,6 @@ if TYPE_CHECKING:
     from spark.disk.register import Register
     from spark.disk.state import Generation
 
-# A note is written each second; one that is older has nobody who writes it, and so has one that is still to come: the
-# clock was put back.
-STALE_SECONDS = 15.0
 # A promotion moves names, and is over by then; of a cache with millions of keys it may take longer.
 CUT_SECONDS = 10.0
 
@@ -123,8 +130,6 @@ def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any]
         ConfigError: a name that the pipeline file does not have (terminal).
         StateError: what is in the state folder can't be read.
     """
-    from operations.state.folder import chosen_sinks
-
     now, note = time.time(), read_source_note(pipeline)
     limit = limit_of(pipeline.source.heartbeat_seconds)
     facts = source_facts(note, now, limit, live)
@@ -144,8 +149,6 @@ def judged_apart(pipeline: Pipeline, only: Sequence[str] = ()) -> tuple[Judgemen
     Raises:
         ConfigError: a name that the pipeline file does not have (terminal).
     """
-    from operations.state.folder import chosen_sinks
-
     now, limit = time.time(), limit_of(pipeline.source.heartbeat_seconds)
     facts = SourceFacts(watched=False, limit=limit)
 
@@ -179,7 +182,7 @@ def source_facts(
     note: SourceNote | None, now: float, limit: float, live: Mapping[str, Any] | None = None
 ) -> SourceFacts:
     """From what `run` has noted, and what was just asked. Pure."""
-    watched = note is not None and ago(note.at, now) <= STALE_SECONDS
+    watched = note is not None and note.fresh(now)
     facts = SourceFacts(watched=watched, limit=limit)
     if note is not None and watched:
         facts = SourceFacts(
@@ -214,12 +217,10 @@ def _trigger(pipeline: Pipeline, sink: str) -> float:
 
 
 def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched: bool) -> SinkReport:
-    from operations.state.folder import register_of
-
     register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
     living = register.living()
     facts = replace(_sink_facts(pipeline, name, register.generation(living)), cut=_cut(register))
-    if note is not None and ago(note.at, now) <= STALE_SECONDS:
+    if note is not None and note.fresh(now):
         facts = replace(facts, away=note.away, astray=note.astray)
     resumed = watched and resumed_lately(pipeline, name)
     if resumed and facts.state in _GONE:
@@ -234,9 +235,7 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched:
     history = _history(pipeline, name, facts, note, now, resumed)
     if history is not None and history.judged.bad:  # the sink's own word first, where both are as bad
         judgement = min(judgement, history.judged, key=lambda one: JUDGEMENTS.index(one.judgement))
-    moments = [one.as_of for one in own.values()]
-    known = [moment for moment in moments if moment is not None]
-    as_of = min(known) if known and len(known) == len(moments) else None
+    as_of = oldest(one.as_of for one in own.values())
     age = None if as_of is None else max(now - as_of, 0.0)
     limit = sink_limit(pipeline, name)
     return SinkReport(living, _named(judgement, name), as_of, age, limit, own, flows, history)
@@ -248,18 +247,11 @@ def _history(
     kept = history_of(pipeline, sink)
     if kept is None:
         return None
-    holder, status = kept.lease.holder(), FlowStatus.read(kept.flow_folder(STREAM))
-    state = state_of(status, holder)
-    if taken_over(status, holder):
-        status = None
-    one = note.history.by(now + STALE_SECONDS) if note is not None and note.history is not None else None
-    watched = now - note.since if note is not None and ago(note.at, now) <= STALE_SECONDS else None
-    found = _flow_facts(pipeline, sink, HISTORY, _Seen(state, status, one, watched, now))
-    warning, memory = status.warning if status else None, pipeline.kafka.compaction_lag_hours * 3600
+    seen = _seen(kept.flow_folder(STREAM), kept.lease.holder(), note, note.history if note else None, now)
+    found = _flow_facts(pipeline, sink, HISTORY, seen)
+    warning, memory = seen.status.warning if seen.status else None, pipeline.kafka.compaction_lag_hours * 3600
     told = judge_history(found, refused(kept.folder), warning, memory)
-    as_of = one.as_of if one else None
-    report = FlowReport(status, told, as_of, found.age, found.behind, found.still, gone=state in _GONE)
-    return _resting(sink, facts, {HISTORY: report}, resumed)[HISTORY]
+    return _resting(sink, facts, {HISTORY: _flow_report(seen, found, told)}, resumed)[HISTORY]
 
 
 # Of a flow or a generation that no process works on.
@@ -329,21 +321,12 @@ def flow_reports(
         by the flow's name.
     """
     holder, told = generation.lease.holder(), {} if note is None else note.generations.get(generation.number, {})
-    watched = now - note.since if note is not None and ago(note.at, now) <= STALE_SECONDS else None
     found = {}
     for name in generation.flows():
-        status = FlowStatus.read(generation.flow_folder(name))
-        state = state_of(status, holder)
-        if state == "finished":
-            continue
-        if taken_over(status, holder):
-            status = None
-        one = told.get(name)
-        one = one and one.by(now + STALE_SECONDS)  # another machine's clock may be ahead by a little
-        facts = _flow_facts(pipeline, generation.sink, name, _Seen(state, status, one, watched, now))
-        as_of = one.as_of if one else None
-        how_far = (as_of, facts.age, facts.behind, facts.still)
-        found[name] = FlowReport(status, judge_flow(facts, source), *how_far, gone=state in _GONE)
+        seen = _seen(generation.flow_folder(name), holder, note, told.get(name), now)
+        if seen.state != "finished":
+            facts = _flow_facts(pipeline, generation.sink, name, seen)
+            found[name] = _flow_report(seen, facts, judge_flow(facts, source))
     return found
 
 
@@ -364,6 +347,20 @@ class _Seen:
     told: FlowNote | None
     watched: float | None
     now: float
+
+
+def _seen(folder: Path, holder: Holder | None, note: SinkNote | None, told: FlowNote | None, now: float) -> _Seen:
+    status = FlowStatus.read(folder)
+    state = state_of(status, holder)
+    told = told and told.by(now + STALE_SECONDS)  # another machine's clock may be ahead by a little
+    watched = now - note.since if note is not None and note.fresh(now) else None
+    return _Seen(state, None if taken_over(status, holder) else status, told, watched, now)
+
+
+def _flow_report(seen: _Seen, facts: FlowFacts, judgement: Judgement) -> FlowReport:
+    as_of = seen.told.as_of if seen.told else None
+    how_far = (as_of, facts.age, facts.behind, facts.still)
+    return FlowReport(seen.status, judgement, *how_far, gone=seen.state in _GONE)
 
 
 def _flow_facts(pipeline: Pipeline, sink: str, name: str, seen: _Seen) -> FlowFacts:

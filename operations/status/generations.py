@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cdc.log.ends import LogEnds
+from cdc.pipeline import Pipeline
+from operations.state.folder import chosen_sinks, register_of
 from operations.state.verified import verified_generations
 from operations.status.sinks import generation_status, keep_ends
+from spark.disk.made_of import outdated
+from spark.disk.register import Register, Registered
 
-if TYPE_CHECKING:
-    from spark.disk.register import Register
 
-
-def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
+def generations_report(pipeline: Pipeline, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """The shape of ``--json``."""
-    from cdc.log.ends import LogEnds
-    from operations.state.folder import chosen_sinks, register_of
-    from spark.disk.made_of import outdated
-
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     sinks = []
     try:
@@ -25,22 +23,9 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
             register = register_of(pipeline, name)
             found, verified = [], verified_generations(pipeline, name)
             for entry in register.entries():
-                generation = register.generation(entry.number)
-                status = generation_status(generation, log)
-                found.append(
-                    {
-                        "generation": entry.number,
-                        "stage": entry.stage,
-                        "why": entry.why,
-                        "created_at": entry.created_at or None,
-                        "promoted_at": entry.promoted_at,
-                        "state": status["state"],
-                        "lag_events": status["lag_events"],
-                        "lag_seconds": status["lag_seconds"],
-                        "differs_from_file": outdated(pipeline, generation),
-                        "verified": verified(entry.number),
-                    }
-                )
+                status = generation_status(register.generation(entry.number), log)
+                asked = {name: status[name] for name in ("state", "lag_events", "lag_seconds")}
+                found.append({**build_of(pipeline, register, entry), **asked, "verified": verified(entry.number)})
             sinks.append(
                 {
                     "sink": name,
@@ -52,6 +37,18 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
     finally:
         log.close()
     return {"pipeline": pipeline.name, "sinks": sinks}
+
+
+def build_of(pipeline: Pipeline, register: Register, entry: Registered) -> dict[str, Any]:
+    """What the state folder alone knows of a generation."""
+    return {
+        "generation": entry.number,
+        "stage": entry.stage,
+        "why": entry.why,
+        "created_at": entry.created_at or None,
+        "promoted_at": entry.promoted_at,
+        "differs_from_file": outdated(pipeline, register.generation(entry.number)),
+    }
 
 
 def _promotion(register: Register) -> dict[str, Any] | None:

@@ -1,7 +1,9 @@
-"""The one judgement of how a sink, a flow and the source are, for every door: `status`, probes, metrics, alarms. Pure.
+"""The one judgement of how a sink and a flow are, for every door: `status`, probes, metrics, alarms. Pure.
 
 What a flow says of itself is not enough: it says `running` beside a connector that is dead, and while its server
 hangs. So its word counts only for bad news; good news needs a frontier that moves (operations/freshness/).
+
+Of the source it is operations/status/source_judgement.py.
 
 Docs: docs/operations.md, "How a sink is".
 """
@@ -14,9 +16,7 @@ from typing import Literal, get_args
 
 from cdc.pipeline.views import SHARED_FLOW
 from cdc.wording import split
-from connectors.rest import STANDS_STILL
 from operations.freshness.hanging import hidden
-from operations.freshness.source_words import SourceWords
 
 # The worst first: a sink is as its worst flow.
 Name = Literal[
@@ -45,10 +45,6 @@ BATCHES = 3.0
 HEARTBEATS, SLACK_SECONDS = 3.0, 15.0
 # A trigger waits once for the next, and works until the one after.
 TRIGGERS = 2.0
-# Postgres or Kafka may be away for a restart before that is news.
-SILENT_SECONDS = 10.0
-# `run` leaves a connector that fails again and again alone for ten minutes at most; then it reads up to its cause.
-AGAIN_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -117,37 +113,10 @@ class FlowFacts:
 
 
 @dataclass(frozen=True)
-class SourceFacts(SourceWords):
-    """What is known of the way into the log.
-
-    Attributes:
-        watched: a process looks at it; else nothing of it is news.
-        age: of the log, in seconds, measured from the commits; None when not known.
-        limit: above which age something is wrong.
-        still: seconds since the slot was last seen to get on.
-        silent: seconds since Postgres, and Kafka if it was asked, last answered.
-        connect_silent: seconds since Kafka Connect last answered.
-        failed_ago, failed_why: seconds since the connector was last seen to have failed, None for never; and why.
-        written: seconds since records were last seen to come into the log while the slot stood still.
-    """
-
-    watched: bool
-    age: float | None = None
-    limit: float = 30.0
-    still: float = 0.0
-    silent: float = 0.0
-    connect_silent: float = 0.0
-    failed_ago: float | None = None
-    failed_why: str | None = None
-    written: float = float("inf")
-
-
-@dataclass(frozen=True)
 class SinkFacts:
     """What is known of a sink, of the generation that readers see.
 
     Attributes:
-        flows: its flows that are not finished.
         state: of the generation where it has no flow yet: ``never run`` or ``starting``.
         paused: since when, by whom and why.
         erasing: it was an erasure that paused it.
@@ -163,7 +132,6 @@ class SinkFacts:
         letters: that stand: rows that readers see as they were before, or not at all.
     """
 
-    flows: Sequence[FlowFacts] = ()
     state: str = "never run"
     paused: str | None = None
     erasing: bool = False
@@ -182,13 +150,13 @@ class SinkFacts:
 _NOT_YET = ("starting", "filling")
 # A flow that has said so knows more of it than who only knocks.
 _KNOWN = ("failed", "stopped", "retrying")
-_RUN = "`headwater run FILE`"
-_APPLY = "`headwater apply FILE`"
+RUN = "`headwater run FILE`"
+APPLY = "`headwater apply FILE`"
 _CUT = (
     "if whoever began it was killed: a `headwater run` that is alive ends it after two minutes, and"
     " `headwater promote FILE SINK --generation N` of either at once"
 )
-_WELL = Judgement("well")
+WELL = Judgement("well")
 _GONE = {
     "dead": "its process is gone without a word, or hangs",
     "stopped": "its process has ended: it was told to, or the log has its last words",
@@ -206,78 +174,6 @@ def limit_of(heartbeat_seconds: float, trigger_seconds: float = 0.0) -> float:
     return HEARTBEATS * heartbeat_seconds + TRIGGERS * trigger_seconds + SLACK_SECONDS
 
 
-def judge_source(facts: SourceFacts) -> Judgement:  # noqa: PLR0911 - one line a case, the worst first
-    """How the way into the log is."""
-    if (told := _connector(facts) or _slot(facts)) is not None:
-        return told
-    if not facts.watched:
-        return Judgement("stopped", "no `headwater run` is at work that would look at the source", _RUN)
-    if facts.silent > SILENT_SECONDS:  # without an error: whoever was asked hangs
-        cause = facts.error or f"Postgres (or Kafka) has not answered for {facts.silent:,.0f} s"
-        return Judgement("retrying", cause, "start what does not answer; the rest comes by itself")
-    if facts.reading and not _unread(facts):
-        return Judgement("filling", f"rows are being read: {', '.join(facts.reading)}")
-    if facts.age is not None and facts.age <= facts.limit:
-        return _WELL
-    if facts.age is None and facts.still <= facts.limit and facts.error is None and not facts.reading:
-        return Judgement("starting", "nothing was confirmed by the slot yet")
-    return _late(facts)
-
-
-def _connector(facts: SourceFacts) -> Judgement | None:
-    states = (facts.connector, *facts.tasks)
-    if "FAILED" in states:
-        return Judgement("failed", facts.connector_error or "the connector has failed", f"{_APPLY} starts it again")
-    if facts.connector == "absent":
-        return Judgement("stopped", facts.connector_error or "there is no connector", _APPLY)
-    for state, name in (("STOPPED", "stopped"), ("PAUSED", "paused")):
-        if state in states:
-            said = f"the connector was {name} in Kafka Connect: no change comes into the log"
-            return Judgement("stopped" if name == "stopped" else "paused", said, "resume it in Kafka Connect")
-    return None
-
-
-def _slot(facts: SourceFacts) -> Judgement | None:
-    if facts.slot_lost:
-        return Judgement("failed", "the slot is lost", "`headwater resnapshot FILE --all`")
-    if facts.slot_there is False:
-        return Judgement("failed", "there is no slot", _APPLY)
-    return None
-
-
-def _unread(facts: SourceFacts) -> bool:
-    """Whether whoever should read the rows is away, or fails: a list of tables says only that they are not read yet.
-
-    A first reading takes hours, of which the slot, that nobody reads from meanwhile, says nothing: so a worker that
-    does not answer is measured by its own silence, and its restart is no news.
-    """
-    if facts.age is not None and facts.age <= facts.limit:
-        return False
-    return facts.connect_silent > facts.limit if facts.connector == "unknown" else _fails_again(facts)
-
-
-def _fails_again(facts: SourceFacts) -> bool:
-    """Between two failures it says RUNNING, and reads the log up to what it fails at."""
-    stuck = facts.slot_active is False or facts.still > facts.limit
-    return stuck and facts.failed_ago is not None and facts.failed_ago <= AGAIN_SECONDS
-
-
-def _late(facts: SourceFacts) -> Judgement:
-    if facts.connector == "unknown":
-        cause = facts.connector_error or "Kafka Connect does not answer"
-        return Judgement("stalled", cause, "start Kafka Connect's worker")
-    if _fails_again(facts):
-        cause = f"{facts.failed_why or 'the connector fails'}; `run` has started it again"
-        return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
-    if facts.slot_active is False:
-        return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", STANDS_STILL)
-    if min(facts.still, facts.written) <= facts.limit:
-        what = "older commits" if facts.still <= facts.limit else "a large transaction, and the slot moves at its end"
-        return Judgement("behind", f"the connector is behind the database: it reads {what}")
-    cause = f"the slot has not moved for {facts.still:,.0f} s: the connector or its WAL sender hangs"
-    return Judgement("stalled", cause, STANDS_STILL)
-
-
 def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR0911 - one line a case, the worst first
     """How a flow is.
 
@@ -287,7 +183,7 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     """
     gone = _GONE.get(facts.state)
     if gone is not None:
-        return Judgement("stopped", gone + (f"; its last error: {_first(facts.error)}" if facts.error else ""), _RUN)
+        return Judgement("stopped", gone + (f"; its last error: {_first(facts.error)}" if facts.error else ""), RUN)
     if facts.state == "failed":
         remedy = _way_out(facts.error) or "`headwater status FILE` has the whole"
         return Judgement("failed", _first(facts.error), remedy)
@@ -302,7 +198,7 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     if facts.state in _NOT_YET:
         return Judgement("filling" if facts.state == "filling" else "starting", facts.hold or _BUSY[facts.state])
     if facts.age is not None and facts.age <= facts.limit:
-        return _WELL
+        return WELL
     return _old(facts, source)
 
 
@@ -357,8 +253,8 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         if facts.state == "starting":
             return Judgement("starting", "a process has it, and has not begun")
         if facts.unapplied:
-            return Judgement("stopped", "it is in no file that was applied", _APPLY)
-        return Judgement("stopped", _GONE["never run"], _RUN)
+            return Judgement("stopped", "it is in no file that was applied", APPLY)
+        return Judgement("stopped", _GONE["never run"], RUN)
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
     filling = next((one for one in flows if one.judgement == "filling"), None)
     if filling is not None and worst.judgement == "behind" and worst.remedy is None:
@@ -373,7 +269,7 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         return Judgement("failed", facts.astray, "lead the alias back; `headwater generations FILE` says what is kept")
     if facts.evolving is not None and worst.judgement in ("behind", "evolving", "filling", "starting", "well"):
         more = f"; {_lacking(facts.letters)}" if facts.letters else ""
-        return Judgement("evolving", facts.evolving + more, _APPLY if facts.waits else None)
+        return Judgement("evolving", facts.evolving + more, APPLY if facts.waits else None)
     if facts.letters and worst.judgement == "well":
         return Judgement("incomplete", _lacking(facts.letters), "`headwater letters FILE list --sink SINK` says why")
     return worst

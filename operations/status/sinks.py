@@ -8,10 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import KafkaError
+from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
+from operations.freshness.note import oldest
 from operations.push.health import push_report
 from operations.standing.note import standing_report
 from operations.state.accepted import file_status
+from operations.state.folder import chosen_sinks, register_of
 from operations.state.history import STREAM
 from operations.state.losses import LossNote
 from operations.state.pausing import Pause, pause_of, resume_before
@@ -20,10 +23,10 @@ from operations.status.facts import FlowReport, Report, SinkReport, judged
 from operations.status.history import HistoryFolder, history_of, history_status
 from operations.status.judgement import Judgement
 from operations.status.source import SourceState
+from spark.disk.status import FlowStatus, state_of, taken_over
 
 if TYPE_CHECKING:
     from spark.disk.state import Generation
-from spark.disk.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.
 STATES = ("paused", "rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
@@ -31,9 +34,6 @@ STATES = ("paused", "rebuilding", "failed", "retrying", "dead", "stopped", "star
 
 def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any]:
     """The status as plain data; the shape of ``--json``."""
-    from cdc.log.ends import LogEnds
-    from operations.state.folder import chosen_sinks
-
     asked = SourceState(pipeline)
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     try:
@@ -59,9 +59,6 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
 
 def keep_ends(pipeline: Pipeline, sinks: Iterable[str], log: Any) -> None:
     """Ask for the ends of what all flows of some sinks read, in one go: flow by flow it is hundreds of questions."""
-    from operations.state.folder import register_of
-    from spark.disk.status import FlowStatus
-
     topics: set[str] = set()
     for name in sinks:
         register = register_of(pipeline, name)
@@ -107,9 +104,7 @@ def _flow_judged(flow: Mapping[str, Any], report: FlowReport | None) -> dict[str
 def _oldest(report: SinkReport, generation: int) -> float | None:
     if generation == report.generation:
         return report.as_of
-    moments = [flow.as_of for flow in report.others.get(generation, {}).values()]
-    known = [moment for moment in moments if moment is not None]
-    return min(known) if known and len(known) == len(moments) else None
+    return oldest(flow.as_of for flow in report.others.get(generation, {}).values())
 
 
 def _aged(as_of: float | None, age: float | None) -> dict[str, Any]:
@@ -122,8 +117,6 @@ def _age(now: float, as_of: float | None) -> float | None:
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     """A sink is as its living generation; the others are listed below it."""
-    from operations.state.folder import register_of
-
     register = register_of(pipeline, name)
     entries = register.entries()
     reports = [generation_status(register.generation(entry.number), log) for entry in entries]
@@ -218,7 +211,6 @@ def read_offsets(flow: Mapping[str, Any]) -> int:
 def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[str, Any]:
     from spark.disk.checkpoint import committed_offsets
     from spark.disk.filling import fill_progress, passes_before
-    from spark.disk.status import FlowStatus
 
     folder, holder = generation.flow_folder(name), generation.lease.holder()
     status = FlowStatus.read(folder)

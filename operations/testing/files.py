@@ -98,7 +98,7 @@ class _Reader:
     def tables(self, root: FileNode) -> None:
         with self.step(root):
             top = self.mapping(root, "a test file", _TOP)
-            if plain(top.get("version", root)) != 1:
+            if top.get("version", root).plain() != 1:
                 self.wrong(top.get("version", root), "expected `version: 1`")
             if "catalogue" in top:
                 self._saved(top["catalogue"])
@@ -118,7 +118,7 @@ class _Reader:
 
     def _shape(self, name: str, node: FileNode) -> None:
         parts = self.mapping(node, "a table", ("columns", "key", "unique"))
-        key = plain(parts.get("key", node)) if "key" in parts else None
+        key = parts.get("key", node).plain() if "key" in parts else None
         named = [key] if isinstance(key, str) else key
         if not isinstance(named, list) or not named:
             raise ValueError(f"table {name} needs its primary key, like `key: [id]`")
@@ -138,7 +138,7 @@ class _Reader:
         found = []
         for one in self.items(node, f"`unique` of {name}"):
             with self.step(one):
-                key = plain(one)
+                key = one.plain()
                 if not isinstance(key, list) or not key:
                     raise ValueError(f"`unique` of {name} is a list of keys, each a list of columns, like [[mrn]]")
                 if missing := [str(column) for column in key if column not in columns]:
@@ -172,7 +172,7 @@ class _Reader:
 
     def _case(self, node: FileNode) -> Case:
         parts = self.mapping(node, "a test", _CASE)
-        name = plain(parts["name"]) if "name" in parts else None
+        name = parts["name"].plain() if "name" in parts else None
         if not isinstance(name, str) or not name:
             raise ValueError("a test needs a `name`")
         changes: list[Change] = []
@@ -230,7 +230,7 @@ class _Reader:
                 self.wrong(node, f"table {table.name} has no column {name}", near(name, table.by_name))
                 continue
             try:
-                row[name] = raw_value(column, plain(node))
+                row[name] = raw_value(column, node.plain())
             except ValueError as error:
                 self.wrong(node, f"{table.name}.{name} ({column.type_name}): {error}")
         return row
@@ -268,10 +268,10 @@ class _Reader:
         said = [name for name in ("document", "absent", "dead_letter") if name in parts]
         if len(said) != 1 or (said == ["absent"] and parts["absent"].value is not True):
             raise ValueError("of a document is said one of `document: …`, `absent: true` and `dead_letter: TEXT`")
-        document = plain(parts["document"]) if said == ["document"] else None
+        document = parts["document"].plain() if said == ["document"] else None
         if said == ["document"] and not isinstance(document, dict):
             raise ValueError("a document is a mapping; for one that must not be there say `absent: true`")
-        letter = str(plain(parts["dead_letter"])) if said == ["dead_letter"] else None
+        letter = str(parts["dead_letter"].plain()) if said == ["dead_letter"] else None
         return Expected(view, self._identity(*root, parts["key"]), document, letter, node.line)
 
     def _identity(self, table: Table, names: Sequence[str], node: FileNode) -> str:
@@ -282,15 +282,6 @@ class _Reader:
 def _canonical(column: Column, raw: Any) -> Any:
     convert: Callable[[Any], Any] | None = types.json_converter(column)
     return raw if convert is None else convert(raw)
-
-
-def plain(node: FileNode) -> Any:
-    """A node's value without its places."""
-    if isinstance(node.value, dict):
-        return {key: plain(value) for key, value in node.value.items()}
-    if isinstance(node.value, list):
-        return [plain(item) for item in node.value]
-    return node.value
 
 
 def files_of(file: Path, named: Sequence[Path]) -> list[Path]:

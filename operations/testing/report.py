@@ -24,6 +24,7 @@ from cdc.scratch import scratch_folder
 from operations.explain.differences import ABSENT, differences
 from operations.testing.cases import Case, Expected, Result, Wrong
 from operations.testing.files import files_of, read_file
+from operations.testing.shapes import saved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,7 +214,6 @@ def save_catalogue(file: Path, path: Path) -> int:
         SourceError: Postgres does not answer, or refuses, or a table is not there.
     """
     from operations.gate import tables_of
-    from operations.testing.shapes import saved
 
     catalogue = tables_of(load(file), all_of_them=True)
     try:

@@ -18,7 +18,7 @@ from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from operations.metrics.audit import Totals, metrics, views_of
 from operations.state.folder import state_dir
-from operations.verify.report import verified
+from operations.verify.report import standing_still, verified
 from operations.verify.verifier import Asked
 from spark.disk.files import write_atomic
 
@@ -91,9 +91,10 @@ def line(report: Mapping[str, Any]) -> str:
     wrong = [f"{labels['sink']}/{labels['view']} {v['differences']:,} differ" for labels, v in views_of(report)
              if v["differences"]]  # fmt: skip
     wrong += [f"{sink['sink']} could not be verified" for sink in report["sinks"] if sink.get("error")]
-    verdict = ", ".join(wrong) or "equal"
+    verdict = ", ".join(wrong) or ("equal" if report["equal"] else "nothing was compared")
     what = "rows of a sample" if report["sample"] else "rows"
-    return f"{_clock()} {rows:,} {what} in {report['seconds']:.1f} s: {verdict}"
+    still = f"; standing still: {left}" if (left := standing_still(report)) else ""
+    return f"{_clock()} {rows:,} {what} in {report['seconds']:.1f} s: {verdict}{still}"
 
 
 def _clock() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc.saying import Say, to_nobody
@@ -37,16 +37,25 @@ def verified(
         sinks = verifier.sinks()
     finally:
         verifier.close()
+    right = all(sink["error"] is None and not any(view["differences"] for view in sink["views"]) for sink in sinks)
+    nothing = any(sink["still"] for sink in sinks) and not any(sink["views"] for sink in sinks)
     report: dict[str, Any] = {
         "pipeline": pipeline.name,
         "at": time.time(),
         "seconds": round(time.monotonic() - started, 3),
-        "equal": all(
-            sink["error"] is None and not any(view["differences"] for view in sink["views"]) for sink in sinks
-        ),
+        "equal": right and not nothing,  # of what nobody has looked at it is not known
         "sample": None if asked.sample is None else {"rows": asked.sample, "seed": asked.seed},
         "source_rows": verifier.source_rows,
         "sinks": sinks,
     }
     note_verified(pipeline, report)
     return report
+
+
+def standing_still(report: Mapping[str, Any]) -> str:
+    """The views that were not compared because they stand still, as ``sink/view``, with commas; empty if none are.
+
+    Args:
+        report: of ``verified``.
+    """
+    return ", ".join(f"{sink['sink']}/{one['view']}" for sink in report["sinks"] for one in sink["still"])

@@ -5,7 +5,7 @@ keys in one snapshot, waits until the sink has applied everything committed befo
 then reads the truth once more. Where both truths are equal the row stood still all the while, and the sink, which had
 passed it, must have held just that: what it held instead is wrong. Where they are not, the row moved, and the next
 round decides. So it does where the sink shows a change that was made in between: a key that was inserted again and
-deleted again is absent from both truths, and a warehouse whose batch takes half a minute was called wrong for it.
+deleted again is absent from both truths, though a warehouse whose batch takes half a minute may show it.
 
 A commit is in the log, and so in the sink, before others can see it, and as long as a synchronous standby does not
 answer neither truth has it. So of keys that would be called wrong the log is asked for the newest record, where some

@@ -97,6 +97,7 @@ class Verifier:
         names: the sinks that were asked for.
         failed: sinks that can't be verified, and why; the others are.
         paused: sinks that are paused; they are compared when they were asked for by name.
+        still: sink -> view -> tables that were taken out of the file, for which that view is not compared.
 
     Raises:
         ConfigError: a sink that is not there.
@@ -117,6 +118,7 @@ class Verifier:
         self.source_rows: dict[str, int] = {}
         self.failed: dict[str, HeadwaterError] = {}
         self.builds: dict[str, Opened] = {}
+        self.still: dict[str, dict[str, list[str]]] = {}
         registers = registers_of(pipeline, asked.only)
         self.names = list(registers)
         self.paused = paused_sinks(pipeline, self.names)
@@ -158,6 +160,8 @@ class Verifier:
                 if not any(map(self.pipeline.captures, absent)):
                     names = ", ".join(absent)
                     self.progress(f"{view.name} is not compared: it stands still, for {names} is captured no more")
+                    for build in holders:
+                        self.still.setdefault(build.sink, {})[view.name] = absent
                     continue
                 for build in holders:
                     self._fail(build.sink, not_there(view, absent))
@@ -178,6 +182,7 @@ class Verifier:
             "error": None if error is None else str(error),
             "paused": asdict(self.paused[name]) if name in self.paused else None,
             "views": [{**asdict(view), "equal": view.equal} for view in views],
+            "still": [{"view": view, "tables": tables} for view, tables in self.still.get(name, {}).items()],
         }
 
     def _each(self, view: View, holders: Sequence[Opened]) -> dict[str, Comparison]:

@@ -1,7 +1,8 @@
-"""Notes of ours that something hangs on: one that is damaged is refused by its name, and is that flow's trouble alone.
+"""Notes of ours that may be damaged: a file may be there with nothing in it after a machine has lost its power, or hold
+half of something after a disk was full.
 
-A file may be there with nothing in it after a machine has lost its power, or hold half of something after a disk was
-full. Notes that only show how things are read as if they were not there, each in its own place.
+One that something hangs on is refused by its name, and is that flow's trouble alone. One that only shows how things are
+is read as if it was not there.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import Any, TypeVar
 from cdc.errors import StateError
 
 _T = TypeVar("_T")
+# What JSON of another form raises in who makes something of it, and what is no JSON.
+_OTHERWISE = (ValueError, LookupError, TypeError, AttributeError)
 
 
-def read_note(path: Path, of: Callable[[Any], _T], fix: str) -> _T | None:
+def read_note(path: Path, of: Callable[[Any], _T], fix: str, means: str = "nothing was written") -> _T | None:
     """What a note says; None if there is none.
 
     Args:
         path: of the note.
         of: makes something of its JSON.
         fix: what helps where it can't be read.
+        means: what follows of it, as a clause.
 
     Raises:
         StateError: it can't be read (terminal).
@@ -31,9 +35,23 @@ def read_note(path: Path, of: Callable[[Any], _T], fix: str) -> _T | None:
         return of(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except _OTHERWISE as error:
         said = "it is empty" if path.stat().st_size == 0 else repr(error)
-        raise StateError(f"{path} can't be read: {said}", means="nothing was written", fix=fix) from error
+        raise StateError(f"{path} can't be read: {said}", means=means, fix=fix) from error
+
+
+def glance(path: Path, of: Callable[[Any], _T], default: _T) -> _T:
+    """What a note says that only shows how things are: nothing hangs on it.
+
+    Args:
+        path: of the note.
+        of: makes something of its JSON.
+        default: of one that is not there, or can't be read.
+    """
+    try:
+        return of(json.loads(path.read_text()))
+    except (OSError, *_OTHERWISE):
+        return default
 
 
 def offsets_of_json(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, int]]:

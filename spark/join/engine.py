@@ -34,7 +34,7 @@ LEAST_PIECE, PIECE, LARGEST_PIECE = 20, 500, 2000
 FAN_OUT = 2000
 
 # A fill writes documents under the number of its slice plus this. No counter remembers it: the position of any change
-# is greater (a WAL address has seven digits at the least, and a slice 5,000 records). A worker that was frozen in an
+# is greater (``FIRST_LSN``: a slice has 5,000 records at the least). A worker that was frozen in an
 # earlier slice can't put its document over a later one's.
 FILLED = 1
 

@@ -31,7 +31,7 @@ class FlowSpec:
         dead_letters: ``{"topic": …, "client": librdkafka settings}``.
         epoch: the source epoch that positions carry (see cdc/records/position.py).
         snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/records/debezium_json.py).
-        row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
+        row_store: settings of ``sinks.rowstore.settings.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
         arranged: how the row store has the first of many children by their order: one of an older version stays as
             it is until its generation is made anew (``spark.join.health.arranged``).

@@ -205,7 +205,7 @@ def test_odd_names_arrive_and_null_is_not_the_default(seen: dict[str, Any]) -> N
     view = View.identity(captured.table)
     for change in captured.changes():
         identity, document = view.render(change)
-        wanted = truth.expected_document(view, seen["odd"][identity])
+        wanted = truth.Documents(view)(seen["odd"][identity])
         assert document is not None
         assert json.loads(document) == json.loads(wanted[1] or b"")
         if change.key["id"] in (2, 3):

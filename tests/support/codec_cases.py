@@ -64,7 +64,7 @@ def check_types(captured: Captured, texts: dict[str, dict[str, str | None]]) -> 
     checked = 0
     for change in captured.changes():
         row = texts[str(change.key["id"])]
-        identity, document = truth.expected_document(view, row)
+        identity, document = truth.Documents(view)(row)
         if (refused := _must_refuse(view, row, change)) is not None:
             assert refused in _refusal(view, change)
             continue

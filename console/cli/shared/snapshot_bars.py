@@ -104,6 +104,8 @@ class SnapshotView:
             self.tasks[table.table] = self.bars.add_task(table.table, total=table.total)
         total = table.rows if table.done else table.total
         title = f"{table.table} (missed deletes)" if table.sweeping else table.table
+        if total is None:  # `update` takes that for "as before"
+            next(task for task in self.bars.tasks if task.id == self.tasks[table.table]).total = None
         self.bars.update(self.tasks[table.table], completed=table.rows, total=total, description=title)
 
     def _line(self, table: TableProgress) -> None:

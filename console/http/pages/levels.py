@@ -1,6 +1,6 @@
 """What colour a page gives to a judgement, and which comes first. Pure.
 
-How something *is* was judged before (operations/status/judgement.py), for every door alike: here is no second opinion.
+How something *is* was judged before (operations/status/), for every door alike: here is no second opinion.
 """
 
 from __future__ import annotations

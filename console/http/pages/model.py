@@ -181,13 +181,15 @@ def _log(sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]
     records = [one["records"] for one in tables or ()]
     flows = [flow for sink in sinks for flow in sink["flows"] if flow["state"] != "finished"]
     asked = tables or [flow for flow in flows if flow["offsets"]]
-    why = [flow["lag_error"] for flow in flows] + [one["records_error"] for one in tables or ()]
-    wrong = sorted({one for one in why if one})
+    behind = {flow["lag_error"] for flow in flows if flow["lag_error"]}
+    wrong = sorted(behind) + sorted({one["records_error"] for one in tables or () if one["records_error"]} - behind)
     more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
     return {
         "level": "bad" if wrong else "good" if asked else "idle",
         "judgement": "not readable" if wrong else "well" if asked else "not asked",
         "cause": wrong[0] + more if wrong else None,
+        # A captured table may be read by no sink.
+        "unknown": "how far the sinks are behind" if behind else "how many records are in it",
         "warning": None,
         "rate": max(rates, default=None),
         "records": None if not records or None in records else sum(records),
@@ -205,8 +207,9 @@ def _change(one: Mapping[str, Any], seen: Seen) -> dict[str, Any]:
 
 def _table(one: Mapping[str, Any]) -> dict[str, Any]:
     share = None
-    if one["rows"] and one["records"] is not None and not one["again"]:
-        share = min(1.0, one["records"] / one["rows"])
+    # More than an estimate says that it was too low, and not how far the table is.
+    if one["rows"] and one["records"] is not None and one["records"] <= one["rows"] and not one["again"]:
+        share = one["records"] / one["rows"]
     return {**one, "share": share}
 
 

@@ -23,7 +23,7 @@ from cdc.records.debezium_json import Decoder
 from cdc.resolve.views import resolve_view
 from cdc.types.raw import raw_value
 from cdc.view import View
-from truth.values import expected_document
+from truth.values import Documents
 
 EMBEDDING = Column("e", "vector(3)", "vector")
 HALF = Column("h", "halfvec", "halfvec")
@@ -72,7 +72,7 @@ def test_a_vector_is_the_text_that_postgres_prints_and_verify_expects(numbers: s
     view = View.identity(TABLE)
     record = event(f'{{"id":1,"e":{numbers},"h":{numbers}}}')
     change = Decoder(TABLE).decode(b'{"id":1}', record, "t", 0, 0)
-    assert view.render(change) == expected_document(view, {"id": "1", "e": text, "h": text})
+    assert view.render(change) == Documents(view)({"id": "1", "e": text, "h": text})
     row = dict(zip(view.arrow_schema().names, view.typed_row(change), strict=True))
     assert row == {"id": 1, "e": text, "h": text}
     pa.RecordBatch.from_pylist([row], schema=view.arrow_schema())
@@ -117,7 +117,7 @@ def test_a_geometry_is_the_text_that_postgres_prints_and_verify_expects(column: 
     held = base64.b64encode(bytes.fromhex(hexadecimal)).decode()
     record = event(f'{{"id":1,"{column.name}":{{"wkb":"{held}","srid":4326}}}}')
     change = Decoder(table).decode(b'{"id":1}', record, "t", 0, 0)
-    assert view.render(change) == expected_document(view, {"id": "1", column.name: hexadecimal})
+    assert view.render(change) == Documents(view)({"id": "1", column.name: hexadecimal})
     convert = types.json_converter(column)
     assert convert is not None and convert({"wkb": bytes.fromhex(hexadecimal), "srid": 4326}) == hexadecimal  # Avro's
     assert types.null_when_unchanged(column) and types.may_be_large(column)
@@ -177,4 +177,4 @@ def test_a_row_whose_key_is_an_hstore_has_one_id() -> None:
     printed = '"z"=>"3", "aa"=>NULL, "bb"=>"1", "é"=>"2"'
     made = types.arrow_converter(tags)
     assert made is not None
-    assert view.document_id(change) == expected_document(view, {"tags": printed})[0] == made(logged)
+    assert view.document_id(change) == Documents(view)({"tags": printed})[0] == made(logged)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaError, KafkaUnavailable
@@ -117,3 +118,21 @@ def test_a_partition_in_which_nothing_is_left_keeps_no_age_unknown(
     gone = told(1, error=PARTITION_EOF)
     assert seconds(monkeypatch, gone, told(0, then)) == pytest.approx(60, abs=5)
     assert seconds(monkeypatch, gone, told(0, error=PARTITION_EOF)) == 0.0
+
+
+def test_a_place_before_the_logs_beginning_has_what_is_left_to_read() -> None:
+    """The log's end was looked at, where nothing is: "lag 52, behind 0.0 s"."""
+    producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "linger.ms": 5})
+    brokers = ",".join(f"{one.host}:{one.port}" for one in producer.list_topics(timeout=5).brokers.values())
+    for _ in range(120):  # more than librdkafka's brokers keep
+        producer.produce("t", b"x" * 100_000, partition=0, timestamp=int((time.time() - 3_600) * 1_000))
+    assert producer.flush(20) == 0
+    asking = Consumer({"bootstrap.servers": brokers, "group.id": "g"})
+    first, end = asking.get_watermark_offsets(TopicPartition("t", 0), timeout=5)
+    asking.close()
+    log = LogEnds(brokers, {})
+    assert first > 1 and log.lag({"t": {0: end}}, {"t": {0: first}}).seconds == pytest.approx(3_600, abs=60)
+    lost = {"t": {0: 1}}
+    assert log.lag({"t": {0: end}}, lost).seconds == pytest.approx(3_600, abs=60)
+    assert log.written_since({"t": {0: end}}, lost) is None, "what is gone may have been older"
+    log.close()

@@ -54,6 +54,34 @@ def test_brokers_that_go_away_meanwhile_are_told_as_such(pipeline: Pipeline) -> 
         away._wait(GONE, there=False)
 
 
+def test_who_is_impatient_asks_once_and_with_the_same_client(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[float]()
+
+    def listed(one: Kafka, _name: str | None = None) -> dict[str, Any]:
+        asked.append(one.seconds)
+        raise KafkaUnavailable("no answer")
+
+    monkeypatch.setattr(Kafka, "_listed", listed)
+    quick = kafka.impatient(0.5)
+    with pytest.raises(KafkaUnavailable):
+        quick.partitions([GONE])
+    assert asked == [0.5] and quick.admin is kafka.admin
+    with pytest.raises(KafkaUnavailable):
+        kafka.partitions([GONE])
+    assert asked == [0.5, 2.0, 2.0, 2.0], "it may be a leader that moves"
+
+
+def test_partitions_are_counted_without_a_question_for_each_topic(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their settings were read besides, of 500 tables each half a minute."""
+    careless = Producer({**kafka.settings, "allow.auto.create.topics": "true"})
+    careless.list_topics("there", timeout=5)
+    monkeypatch.setattr(Kafka, "_listed", lambda _: careless.list_topics(timeout=5).topics)
+    monkeypatch.setattr(kafka, "admin", None)
+    assert kafka.partitions(["there", GONE]) == {"there": 4}
+
+
 @pytest.mark.parametrize("which", ["the pipeline's", "letters"])
 def test_what_is_written_makes_no_topic(pipeline: Pipeline, kafka: Kafka, which: str) -> None:
     settings: dict[str, Any] = kafka.settings if which != "letters" else letters_config(pipeline)["client"]

@@ -12,7 +12,9 @@ from confluent_kafka import Producer
 from pydantic import ValidationError
 
 from cdc.catalogue import Column, Table
+from cdc.errors import ConfigError
 from cdc.log.letters import MORE_BYTES, letters_config
+from cdc.resolve.names import keyed
 from connectors.debezium import (
     AVRO_CONVERTER,
     QUIET_CONNECTOR,
@@ -22,7 +24,7 @@ from connectors.debezium import (
     redact,
 )
 from connectors.names import Names
-from connectors.preflight import toast
+from connectors.preflight import primary_keys, toast
 from connectors.preflight.model import Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
@@ -242,6 +244,16 @@ def test_a_key_with_a_timetz_is_refused() -> None:
     [found] = key_findings(table, fact(name="public.shift"), captured=True)
     assert found.level is Level.WARNING, "all other tables could not be applied any more"
     assert not list(key_findings(replace(table, primary_key=("id",)), fact(name="public.shift"))), "as any other column"
+
+
+def test_a_key_with_a_generated_column_is_refused_by_check_and_by_views() -> None:
+    """It is in the key and none of the columns: `check` ended in a KeyError when it looked for keys' types."""
+    table = Table("public", "t", (Column("id", "integer", "int4"),), ("k",), generated=("k",))
+    facts = {"public.t": fact(name="public.t", generated=("k",))}
+    site = SimpleNamespace(pipeline=pipeline(), facts=facts, catalogue=catalogue(table))
+    assert ["generated column in its key (k)" in found.message for found in primary_keys.run(site)] == [True]  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"public\.t's key column k is a generated column"):
+        keyed(pipeline(), table, ("sinks", "x"))
 
 
 def test_a_stored_generated_column_is_warned_of_since_postgres_18() -> None:

@@ -155,6 +155,12 @@ def test_lists_of_names_are_one_by_one() -> None:
     assert remember.names == tuple(names(5))
 
 
+def test_who_takes_a_table_out_is_told_that_its_rows_stay() -> None:
+    there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(1)}
+    _, [left] = plan_captured(Names("headwater", "p"), "p", [], there, fresh=False, emptied=(), gaps={}, stay=())
+    assert left.detail.endswith("the rows that sinks have of it stay: put it back to erase one")
+
+
 def test_a_request_and_a_sweep_have_their_tables_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {name: Captured(name, "initial", None, datetime.now(UTC)) for name in names(5)}
     actual: Any = SimpleNamespace(

@@ -13,7 +13,7 @@ from rich.console import ConsoleDimensions
 from cdc.errors import SourceUnavailable
 from connectors.captured import Captured
 from connectors.postgres import explained
-from connectors.progress import Progress, TableProgress, total_rows
+from connectors.progress import Progress, SnapshotMeter, TableProgress, total_rows
 from connectors.signals import Heard
 from connectors.snapshot import Waiting, is_read
 from console.cli.shared import snapshot_bars
@@ -86,6 +86,28 @@ def test_bars_of_few_tables_are_all() -> None:
     view = snapshot_bars.SnapshotView(terminal=True)
     view.show(progress(3, (1, 100), of=12))
     assert [task.description for task in view.bars.tasks] == names(12)
+
+
+def test_an_estimate_that_was_too_low_is_told_no_more(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its table stood at 100 % until it was done, for hours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("connectors.progress.total_rows", lambda *_: 100)
+        servers: Any = SimpleNamespace(setup=None)
+        meter = SnapshotMeter(servers, Captured("public.t000", "initial", None, datetime.now(UTC)))
+    bars, lines = (snapshot_bars.SnapshotView(terminal=terminal) for terminal in (True, False))
+    shown = list[Any]()
+    for end in (40, 100, 250):
+        clock.now += 6
+        now = Progress((meter.measure([end], Heard(), done=False, swept=None),), done=False)
+        bars.show(now)
+        lines.show(now)
+        shown += [(task.completed, task.total) for task in bars.bars.tasks]
+    assert shown == [(40, 100), (100, 100), (250, None)]
+    assert capsys.readouterr().err.splitlines() == [
+        "snapshot public.t000: 40 of about 100 rows",
+        "snapshot public.t000: 100 of about 100 rows",
+        "snapshot public.t000: 250 rows",
+    ]
 
 
 def test_tables_that_are_told_one_by_one_are_many_in_the_end() -> None:

@@ -43,6 +43,26 @@ def test_the_topic_of_a_table_that_cannot_be_read_is_named() -> None:
     assert log["records"] is None
 
 
+def test_what_is_not_known_of_the_log_is_what_its_error_is_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of sinks that read nothing of that table it was said not to be known how far they are behind."""
+    told, why = status(search={}), "topic a does not exist"
+    refused = {**PLANES, "records": None, "records_error": why}
+    page = overview_page(tmp_path, monkeypatch, {"status": told, "generations": {}, "tables": [refused]})
+    assert f"{why}: how many records are in it is not known." in page and "are behind is not known" not in page
+    told["sinks"][0]["flows"][0] |= {"lag_events": None, "lag_error": "topic b may not be read"}
+    log = shown(told, [refused])["log"]
+    assert (log["cause"], log["unknown"]) == ("topic b may not be read (and 1 more)", "how far the sinks are behind")
+
+
+def test_a_table_that_has_more_rows_than_were_reckoned_has_no_share() -> None:
+    """It stood at 100 % until it was done."""
+    reading = {**FLIGHTS, "again": False, "state": "initial", "rows": 100}
+    tables = [{**reading, "records": records} for records in (40, 100, 250)]
+    assert [one["share"] for one in shown(status(search={}), tables)["incomplete"]] == [0.4, 1.0, None]
+
+
 def test_tables_that_are_not_known_are_not_counted_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert log_box(tmp_path, monkeypatch, None) == ("? topics", "? of ? tables")
 

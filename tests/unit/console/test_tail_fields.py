@@ -1,9 +1,15 @@
-"""`tail --fields` says which of its names no document has."""
+"""What `tail` and `queries tail` say beside the events: fields that no document has, and why nothing comes."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from click.testing import CliRunner
+
+from console.cli.queries import command as queries
 from console.cli.tail import _Unknown
 from operations.push.events import Told
 
@@ -22,3 +28,22 @@ def test_a_misspelt_field_is_told_once(capsys: pytest.CaptureFixture[str]) -> No
 def test_known_fields_are_no_matter(capsys: pytest.CaptureFixture[str]) -> None:
     _Unknown(["total"], "order").look(Told("snapshot", b'{"documents":[{"key":"1","document":{"total":1}}]}'))
     assert capsys.readouterr().err == ""
+
+
+def test_why_nothing_comes_is_said_once_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`queries tail` said it about once a second as long as Redis was away."""
+
+    def follow(*_: Any, on_wait: Callable[[str], None], **__: Any) -> Iterator[list[Told]]:
+        for found in ([], [Told("reset", b'{"why":"it is new"}')]):
+            for _ in range(3):
+                on_wait("redis does not answer")
+            yield found
+        on_wait("redis does not answer")
+
+    monkeypatch.setattr("operations.push.following.follow", follow)
+    monkeypatch.setattr("operations.push.source.Source", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("operations.standing.place.standing_place", lambda *_: None)
+    monkeypatch.setattr("cdc.pipeline.load", lambda _: None)
+    shown = CliRunner().invoke(queries, ["tail", "shop.yaml", "order"], catch_exceptions=False)
+    waiting = "waiting: redis does not answer"
+    assert shown.stderr.splitlines() == [waiting, "reset: it is new", waiting]

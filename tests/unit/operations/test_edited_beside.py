@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from cdc.pipeline import loads
 from operations.edits.pending import let_go, pending
 from operations.plan import Plan
-from operations.state.accepted import Text, note_running, this_process
+from operations.state.accepted import Text, hand_over, note_running, read_running, this_process
 from operations.state.folder import register_of
 from spark.disk.lease import Holder
 from tests.unit.operations.test_file_edits import LAKE, NEW, Files, files, filled
@@ -26,6 +27,11 @@ def began(files: Files, text: str, *only: str) -> None:
     note_running(files.load(), this_process(Text("p.yaml", text, 2.0), only=only))
 
 
+def held(files: Files, sink: str) -> None:
+    """By another `run`, which the newest one's note says nothing of."""
+    register_of(files.load(), sink).generation().lease._write(Holder(7, 4711, 1.0, "elsewhere", time.time()))
+
+
 def told(files: Files, text: str) -> tuple[list[str], list[str]]:
     """What `plan` says of a file, and what `apply` asks about."""
     files.path.write_text(text)
@@ -35,7 +41,7 @@ def told(files: Files, text: str) -> tuple[list[str], list[str]]:
     return found.lines(), list(let_go(pipeline))
 
 
-BESIDE = "run does nothing about sink {}: it was started for others (--sink)"
+BESIDE = "the run that was started last does nothing about sink {} (--sink); another one that has it takes that up"
 
 
 def test_a_run_of_some_sinks_is_promised_nothing_of_the_others(files: Files) -> None:
@@ -59,8 +65,51 @@ def test_nobody_is_asked_about_a_sink_that_nobody_runs(files: Files) -> None:
 def test_a_run_of_a_sink_that_was_started_before_the_newest_lets_go_of_it_only_if_asked(files: Files) -> None:
     """Only the newest has a note; the other takes up the file as well."""
     began(files, files.text(), "cache")
-    register_of(files.load(), "other").generation().lease._write(Holder(7, 4711, 1.0, "elsewhere", time.time()))
+    held(files, "other")
     assert told(files, files.text().replace(OTHER, ""))[1] == ["other"]
+
+
+@pytest.mark.parametrize("note", ["of a dead one", "none", "of a file without it"])
+def test_so_it_is_where_the_newest_is_dead_or_went_by_another_file(files: Files, note: str) -> None:
+    """It was let go unasked, as there was nobody to be heard of."""
+    began(files, files.text(), "cache")
+    held(files, "other")
+    without = files.text().replace(OTHER, "")
+    running = read_running(files.load())
+    assert running is not None
+    if note == "of a dead one":
+        note_running(files.load(), replace(running, pid=2**22 + 1))
+    else:
+        hand_over(files.load(), Text("p.yaml", files.text(), 1.0))
+    if note == "none":
+        (files.folder / "p" / "running.json").unlink()
+    if note == "of a file without it":
+        note_running(files.load(), replace(running, taken=Text("p.yaml", without, 2.0)))
+    files.path.write_text(without)
+    assert list(let_go(loads(without, "p.yaml"))) == ["other"]
+    register_of(files.load(), "other").generation().lease._write(Holder(7, 0, 1.0, "elsewhere", time.time()))
+    assert list(let_go(loads(without, "p.yaml"))) == [], "nobody has it any more"
+
+
+def test_what_another_run_does_for_its_sink_is_told(files: Files) -> None:
+    """`plan` said that nothing is done about it, then `nothing to change`, and ended with 2."""
+    began(files, files.text(more=LAKE), "cache")
+    filled(files.load(more=LAKE), "lake")
+    for sink in ("other", "lake"):
+        held(files, sink)
+    new = files.text(more=LAKE.replace("/c.db", "/d.db")).replace(OTHER, OTHER.replace("127.0.0.1:1", "127.0.0.1:2"))
+    lines, _ = told(files, new)
+    again = "another run must be started again for sinks.lake.catalog_uri: until then it goes on with the old file"
+    assert lines == ["another run opens sink other anew with its new settings", again]
+    found = pending(loads(new, "p.yaml"))
+    assert found is not None and found.taken() == 1 and found.to_dict()["beside"]["lake"]["restart"]
+    assert Plan("p", [], [], [], found).closing("f") == "1 change; `headwater apply f` makes it"
+    built = pending(loads(files.text(more=LAKE).replace("w: {root: w}", "w: {root: w, columns: [id]}"), "p.yaml"))
+    needs = {"sink": "other", "generation": 1, "because": ["a"], "gone_back_from": None, "documents": None}
+    plan = Plan("p", [], [{**needs, "bytes": None, "row_store_bytes": None}], [], built)
+    assert plan.lines("f")[0].endswith("`run` builds it once the file is applied") and plan.asked() == []
+    nobody = pending(files.load(more=f"{LAKE}\n{NEW}"))
+    assert Plan("p", [], [], [], nobody).closing("f") == "`headwater apply f` hands the file on"
 
 
 def test_a_run_of_two_sinks_is_asked_about_its_own(files: Files) -> None:

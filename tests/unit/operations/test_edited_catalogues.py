@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from cdc.errors import ClusterError
+from operations.edits import file_watch
 from operations.edits.changes import changes_between
 from operations.state.accepted import file_status
 from tests.unit.operations.test_file_edits import LAKE, Files, Run, files, run
@@ -46,3 +50,22 @@ def test_a_warehouse_that_comes_back_with_another_catalogue_is_not_taken_up(file
     assert len(run.adopted) == 2 and run.conf["spark.sql.catalog.hw_lake.uri"].endswith("/c.db")
     assert "sinks.lake.catalog_uri" in file_status(run.engine.pipeline)["refused"]["reason"]
     assert "taken up" in run.apply(files.text(more=lake))[0], "as it was told of it"
+
+
+def test_a_warehouse_of_a_file_that_was_refused_may_be_corrected(
+    files: Files, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors did not see its folder; with another one the file was refused as well, for a catalogue that nobody had
+    opened."""
+
+    def unseen(*_: Any) -> None:
+        raise ClusterError("no executor sees the folder")
+
+    lake = LAKE.replace("/c.db", f"{files.folder}/c.db").replace("/w,", f"{files.folder}/w,")
+    monkeypatch.setattr(file_watch, "check_machines", unseen)
+    assert "no executor sees the folder" in run.apply(files.text(more=lake))[0]
+    monkeypatch.setattr(file_watch, "check_machines", lambda *_: None)
+    corrected = files.text(more=lake.replace(f"{files.folder}/w,", f"{files.folder}/v,"))
+    assert run.apply(corrected)[0].startswith("the file that was applied is taken up")
+    run.apply(files.text())
+    assert "sinks.lake.warehouse changed" in run.apply(files.text(more=lake))[0], "of what was taken up it is known"

@@ -15,11 +15,14 @@ from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
 from cdc.view import View
 from operations import gate, opened
+from operations.edits.changes import changes_between
+from operations.generations.outdated import asked
+from operations.state.catalogue import captured_table
 from operations.state.folder import register_of
 from operations.state.frozen import known_to, with_gone
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
-from spark.disk.made_of import forget_taken_up, note_taken_up, taken_up
+from spark.disk.made_of import forget_taken_up, note_taken_up, outdated, taken_up
 from spark.disk.state import Generation
 
 TEXT = """\
@@ -46,6 +49,7 @@ BOTH = Catalogue({one.qualified: one for one in (ORDERS, LINES)}, system_identif
 KNOWN = Shapes({one.qualified: (Shape(one, 0, 9, "f", ()),) for one in (ORDERS, LINES)})
 # As they are read when one of them is gone.
 LEFT = KNOWN.told_to(replace(BOTH, tables={"public.orders": ORDERS}))
+MOVED = replace(LEFT, tables={**LEFT.tables, "archive.lines": replace(LINES, schema="archive")})
 
 
 def load(state: Path, tables: str = NAMED, chosen: str = "[orders, lines]") -> Pipeline:
@@ -121,12 +125,49 @@ def test_a_generation_goes_on_as_it_was_made_without_a_table_that_was_taken_out_
 def test_a_table_of_another_schema_has_the_name_of_one_that_was_taken_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was moved there, and a view's `root: lines` goes on meaning it."""
+    """It was moved there. What was filled goes on with the topics that it has read, as Spark's source insists; the next
+    generation, which is asked for, reads that one."""
+    pipeline = load(tmp_path, "public.orders, archive.lines")
     generation = fill(load(tmp_path), "cache", monkeypatch)
-    moved = replace(LINES, schema="archive")
-    tables = replace(LEFT, tables={**LEFT.tables, moved.qualified: moved})
-    views = opened.peek(load(tmp_path, "public.orders, archive.lines"), tables, generation).views
-    assert {view.table.qualified for view in views} == {"public.orders", "archive.lines"}
+    build = opened.open_generation(pipeline, MOVED, "cache", 1)
+    build.generation.unlock()
+    assert build.topics == {"shop.public.orders", "shop.public.lines"}
+    assert {view.table.qualified for view in opened.peek(pipeline, MOVED, generation).views} == {*BOTH.tables}
+    assert asked(pipeline, register_of(pipeline, "cache")) == ["public.lines is archive.lines now"]
+    assert outdated(load(tmp_path), generation) == []
+    register_of(pipeline, "cache").create("asked for")
+    build = opened.open_generation(pipeline, MOVED, "cache", 2)
+    opened.accept(build)
+    build.generation.unlock()
+    assert build.topics == {"shop.public.orders", "shop.archive.lines"} and outdated(pipeline, build.generation) == []
+
+
+def test_a_whole_cache_asks_for_its_next_generation_when_a_table_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not take up another `lines`, and what it showed stood still for good: one line in the log of `run`."""
+    generation = fill(load(tmp_path, NAMED, "all"), "cache", monkeypatch)
+    warehouse = fill(load(tmp_path, NAMED, "all"), "warehouse", monkeypatch)
+    pipeline = load(tmp_path, "public.orders, archive.lines", "all")
+    assert outdated(pipeline, generation) == ["public.lines is archive.lines now"] and not outdated(pipeline, warehouse)
+    assert outdated(load(tmp_path, "public.orders", "all"), generation) == [], "nothing took its place"
+    assert changes_between(load(tmp_path, NAMED, "all"), pipeline).rebuilt["cache"]
+    assert gate.wrong_in_generations(pipeline, MOVED, no_spark) == []
+    whole = load(tmp_path, 'public.orders, "archive.*"', "all")  # the file alone does not tell
+    [(sink, number, error)] = gate.wrong_in_generations(whole, MOVED, no_spark)
+    assert (sink, number) == ("cache", 1) and "public.lines is archive.lines now" in error.what
+    assert "headwater rebuild shop.yaml cache" in str(error)
+    (generation.folder / "identity.json").write_text("{")
+    assert outdated(pipeline, generation) == []
+
+
+def test_one_that_was_filled_after_the_move_knows_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both schemas are captured whole: two tables were called `lines`, and it could not be opened."""
+    pipeline = load(tmp_path, '"public.*", "archive.*"')
+    moved = replace(MOVED, gone={})
+    monkeypatch.setattr("tests.unit.operations.test_gone_tables.BOTH", moved)
+    generation = fill(pipeline, "cache", monkeypatch)
+    assert {view.table.qualified for view in opened.peek(pipeline, MOVED, generation).views} == {*moved.tables}
 
 
 def test_what_stands_still_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +181,22 @@ def test_what_stands_still_is_not_compared(tmp_path: Path, monkeypatch: pytest.M
     said = list[str]()
     (report,) = Verifier(load(tmp_path, "public.orders", "all"), LEFT, Asked(["cache"]), said.append).sinks()
     assert report["error"] is None and [view["view"] for view in report["views"]] == ["orders"]
+    assert report["still"] == [{"view": "lines", "tables": ["public.lines"]}]
     assert "lines is not compared: it stands still, for public.lines is captured no more" in said
     with pytest.raises(TableChanged, match=r"public\.lines"):  # captured by the file: somebody has to mend that
         Verifier(load(tmp_path, NAMED, "all"), LEFT, Asked(["cache"])).sinks()
+
+
+def test_who_asks_for_a_row_of_it_is_told_to_put_it_back() -> None:
+    """`erase` said that no such table is captured, while its rows stay in the topic and in the sinks."""
+    assert captured_table(BOTH, "lines") == LINES
+    for name in ("lines", "public.lines"):
+        with pytest.raises(ConfigError, match=f"no table {name} is captured any more") as error:
+            captured_table(LEFT, name)
+        assert "put public.lines into source.tables" in (error.value.fix or "")
+    with pytest.raises(ConfigError, match="no table line is captured") as error:
+        captured_table(replace(LEFT, gone={}), "line")
+    assert error.value.fix == "choose from public.orders"
 
 
 @pytest.mark.parametrize("sink", ["warehouse", "cache"])

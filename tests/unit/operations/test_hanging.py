@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cdc.errors import KafkaUnavailable
 from cdc.pipeline import load
 from operations.freshness.hanging import LOOK_SECONDS, STANDS_SECONDS, Hanging, hidden
 from operations.freshness.keeper import STILL_SECONDS, Keeper, _Before
@@ -47,6 +48,25 @@ def test_brokers_are_asked_now_and_then_and_nothing_is_known_once_all_get_on() -
     assert len(asked) == 3 and hanging.of(["t"], STANDS_SECONDS)
     hanging.forget()
     assert hanging.of(["t"], STANDS_SECONDS) is None
+
+
+def test_a_transaction_that_was_seen_before_brokers_fell_silent_does_not_hang_for_that() -> None:
+    """After 90 s of silence whichever had been under way was to be aborted."""
+    hanging = Hanging()
+
+    def silent() -> tuple[Ends, Ends]:
+        raise KafkaUnavailable("no answer")
+
+    for at in (0.0, LOOK_SECONDS):
+        assert looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, at) is None
+    for at in (2 * LOOK_SECONDS, 2 * STANDS_SECONDS):
+        with pytest.raises(KafkaUnavailable):
+            hanging.look(silent, at)
+        assert hanging.of(["t"], at) is None
+    assert looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, 3 * STANDS_SECONDS) == "t, partition 0"
+    with pytest.raises(KafkaUnavailable):
+        hanging.look(silent, 4 * STANDS_SECONDS)
+    assert hanging.of(["t"], 4 * STANDS_SECONDS), "what was seen to hang nobody has ended"
 
 
 def test_what_to_do_is_told_with_the_brokers_own_tool() -> None:

@@ -18,12 +18,11 @@ from operations.status.judgement import (
     FlowFacts,
     Judgement,
     SinkFacts,
-    SourceFacts,
     judge_flow,
     judge_sink,
-    judge_source,
     limit_of,
 )
+from operations.status.source_judgement import LARGE_SECONDS, SourceFacts, judge_source
 
 WELL = Judgement("well")
 DEAD = Judgement("stalled", "Kafka Connect does not answer", "start Kafka Connect's worker")
@@ -222,6 +221,16 @@ def test_records_that_come_while_the_slot_stands_still_are_known_by_their_moment
     assert source_facts(replace(note, written_at=900.0), 101.0, 30.0).written > 30.0, "the clock was put back"
 
 
+def test_who_reads_a_transaction_again_and_again_is_told_how_that_is_known() -> None:
+    """As one does whose WAL sender is cut off before its end: it was `behind`, and nothing to be done, for good."""
+    reads = replace(LOG, age=5_000.0, still=LARGE_SECONDS, written=3.0)
+    assert judge_source(reads).remedy is None
+    told = judge_source(replace(reads, still=LARGE_SECONDS + 1))
+    assert told.judgement == "behind" and "Kafka Connect's worker" in (told.remedy or "")
+    late = replace(reads, still=1.0, written=float("inf"))
+    assert judge_source(late).remedy is None, "older commits are read"
+
+
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:
     assert judge_sink(SinkFacts(unapplied=True), []).remedy == "`headwater apply FILE`"
     assert judge_sink(SinkFacts(), []).remedy == "`headwater run FILE`"
@@ -276,17 +285,16 @@ sources = st.builds(
 )
 words = st.sampled_from(["paused", "lost", "refused", "evolving"])
 sinks = st.builds(
-    lambda of, what, letters: replace(SinkFacts(flows=of, letters=letters), **({what: "why"} if what else {})),
-    st.lists(flows, max_size=3),
+    lambda what, letters: replace(SinkFacts(letters=letters), **({what: "why"} if what else {})),
     st.none() | words,
     st.integers(0, 2),
 )
 
 
-@given(sinks, sources)
-def test_what_may_never_be_told(facts: SinkFacts, of: SourceFacts) -> None:
+@given(sinks, st.lists(flows, max_size=3), sources)
+def test_what_may_never_be_told(facts: SinkFacts, at_work: list[FlowFacts], of: SourceFacts) -> None:
     source = judge_source(of)
-    told = [judge_flow(flow, source) for flow in facts.flows]
+    told = [judge_flow(flow, source) for flow in at_work]
     whole = judge_sink(facts, told)
     assert {source.judgement, whole.judgement, *(one.judgement for one in told)} <= set(JUDGEMENTS)
     for one in (source, whole, *told):
@@ -295,7 +303,7 @@ def test_what_may_never_be_told(facts: SinkFacts, of: SourceFacts) -> None:
         assert of.connect_silent <= of.limit or (of.age is not None and of.age <= of.limit)
     if source.judgement == "well":
         assert of.age is not None and of.age <= of.limit
-    for flow, judgement in zip(facts.flows, told, strict=True):
+    for flow, judgement in zip(at_work, told, strict=True):
         if judgement.judgement == "well":  # never by its own word alone
             assert flow.state == "running" and flow.age is not None and flow.age <= flow.limit
         if judgement.judgement == "stalled":  # never while it gets on, and never with nothing to do

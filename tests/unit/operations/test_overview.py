@@ -105,6 +105,14 @@ def test_an_hour_is_kept_and_no_more() -> None:
     assert set(history.to_dict()) == {"at", "age", "behind", "state"}
 
 
+def test_an_hour_holds_nothing_that_only_rates_are_made_of() -> None:
+    """The names of hundreds of flows and topics, 720 times for each sink, were more than 100 MB."""
+    history = History()
+    for at in range(0, 60, 5):
+        history.add(seen_at(float(at), written=at, offset=at + 1))
+    assert {one.counters for one in history} == {()} and history.rates()["read"] == 1.0
+
+
 def test_the_page_goes_on_after_the_clock_was_put_back() -> None:
     """For as long as it had been ahead the line stood still, and no rate was known."""
     history, rates = History(), Rates()

@@ -24,6 +24,7 @@ from operations.generations.targets import drop_sink_state
 from operations.letters.replay import Replay, _group
 from operations.losses.losses import Losses, _Healing
 from operations.opened import open_generation
+from operations.rebuild.chosen import Chosen
 from operations.rebuild.rebuild import Rebuild
 from operations.run.engine import Engine
 from operations.run.refusals import Refusals
@@ -278,7 +279,7 @@ def test_what_writes_refuses_it_by_name(file: Path, pipeline: Pipeline) -> None:
     for refused in (
         lambda: promote(pipeline, "cache", 1, quiet),
         lambda: retire(pipeline, "cache", 1, quiet),
-        lambda: Rebuild(pipeline, file, "cache", 1.0, stop, quiet).run(auto=False),
+        lambda: Rebuild(Chosen(pipeline, file, "cache", quiet), 1.0, stop).run(auto=False),
         lambda: Verifier(pipeline, cast(Catalogue, None), Asked(["cache"], repair=True)),
     ):
         with pytest.raises(StateError, match=r"sink cache is paused since .*\n.*left alone") as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +19,8 @@ from cdc.errors import QueryRefused
 from cdc.view import View
 from operations.query.tables import Name
 from operations.query.tail import refuse_unfit
-from operations.query.uniting import GONE, WINS, Standing, key_columns, tail_table, united
+from operations.query.uniting import GONE, WINS, key_columns, tail_table, united
+from operations.records.standing import Standing
 from sinks.contract import UNVERSIONED
 from sinks.iceberg.numbers import NUMBERS, NUMBERS_OF
 from spark.reading.entries import Entry, EntryDecoder
@@ -37,6 +39,12 @@ def entry(
     return Entry("t", str(key), version, document, "p.public.t", partition, offset, 0, (key, None if gone else value))
 
 
+def stand(entries: Iterable[Entry]) -> list[Entry]:
+    standing = Standing[Entry](lambda entry: entry)
+    standing.add(entries)
+    return [*standing.by_key().values()]
+
+
 def both(
     committed: list[Row],
     *entries: Entry,
@@ -45,14 +53,13 @@ def both(
     said: dict[str, str] | None = None,
 ) -> list[Any]:
     """What a query sees, sorted."""
-    standing = Standing()
-    standing.add(entries)
+    standing = stand(entries)
     kinds: dict[str, Any] = {"id": pa.int32(), "v": pa.string(), "_hw_version": pa.int64()}
     values = zip(*committed, strict=True) if committed else ([], [], [])
     table = pa.table([pa.array(one, kind) for one, kind in zip(values, kinds.values(), strict=True)], list(columns))
     with duckdb.connect() as connection:
         connection.register("held", table)
-        connection.register("tail", rows := tail_table(view, standing.entries(), columns, said))
+        connection.register("tail", rows := tail_table(view, standing, columns, said))
         listed = [name for name in rows.column_names if name not in (GONE, WINS)]
         keys = key_columns(view, columns, said)
         return sorted(connection.execute(united("held", "tail", keys, listed)).fetchall())
@@ -124,9 +131,8 @@ def test_chance_finds_no_difference_from_a_merge(seed: int) -> None:
         key, version, gone = rng.randrange(14), rng.randrange(20), rng.random() < 0.4
         version = UNVERSIONED if gone and rng.random() < 0.4 else version
         entries.append(entry(key, version, f"at {offset}", offset, gone=gone))
-    standing = Standing()
-    standing.add(entries)
-    assert both(held, *entries) == merged(held, standing.entries())
+    standing = stand(entries)
+    assert both(held, *entries) == merged(held, standing)
 
 
 def test_records_become_rows_and_a_tombstone_without_its_event_a_delete() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
+from cdc.saying import Say
 from operations.generations.outdated import FILLED, read_filled
 from operations.rebuild.chosen import Chosen
 from operations.rebuild.compared import judged
@@ -282,7 +284,7 @@ def test_one_whose_comparison_was_killed_is_compared_by_the_same_command(
     if kept:
         lease.take()
     try:
-        rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+        rebuild = Rebuild(Chosen(made, Path("shop.yaml"), "cache", lambda _line: None), 1.0, threading.Event())
         report = rebuild.run(auto=True)
     finally:
         if kept:
@@ -303,11 +305,27 @@ def test_only_who_filled_all_of_it_notes_how_fast_that_was(
         begun(made, "main")
         monkeypatch.setattr("operations.rebuild.chosen.open_target", lambda _config: Target({"order"}))
     monkeypatch.setattr(Rebuild, "_fill", lambda *_: 9)
-    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    rebuild = Rebuild(Chosen(made, Path("shop.yaml"), "cache", lambda _line: None), 1.0, threading.Event())
     report = rebuild.run(auto=False)
     assert (report["generation"], report["stage"], report["records"]) == (2, "ready", 9)
     filled = read_filled(register_of(made, "cache").generation(2))
     assert filled is None if cut else filled is not None and filled[0] == 9
+
+
+def brief(say: Say, *_given: Any) -> dict[str, Any]:
+    """A comparison that has ended when it is looked at for the first time."""
+    say("cache: 9 rows compared, 3 differ")
+    return {"equal": False, "sinks": []}
+
+
+def test_what_a_comparison_says_last_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.rebuild.rebuild.compare", brief)
+    made, told = pipeline(tmp_path), list[str]()
+    ready(made, own=False)
+    rebuild = Rebuild(Chosen(made, Path("shop.yaml"), "cache", told.append), 1.0, threading.Event())
+    runner = SimpleNamespace(step=lambda: time.sleep(5), doubting=False)
+    assert not rebuild._proven(SimpleNamespace(runner=runner), 2)["equal"]  # type: ignore[arg-type]
+    assert told == ["verifying generation 2", "cache: 9 rows compared, 3 differ"]
 
 
 def test_what_may_only_be_late_is_no_error(tmp_path: Path, compared: Compared, retired: list[int]) -> None:
@@ -361,7 +379,7 @@ def test_one_that_is_being_removed_is_filled_no_further(tmp_path: Path) -> None:
     """Who removes it waited for its lease for a minute, and gave up; the fill went on to its end for nothing."""
     made = pipeline(tmp_path)
     begun(made)
-    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    rebuild = Rebuild(Chosen(made, Path("shop.yaml"), "cache", lambda _line: None), 1.0, threading.Event())
     rebuild._refuse_retired(2)
     register_of(made, "cache").begin_retiring(2)
     with pytest.raises(
@@ -413,7 +431,7 @@ def test_what_two_have_begun_is_gone_on_with_or_given_up_one_after_the_other(
 def test_one_that_was_removed_before_it_was_opened_is_not_filled(tmp_path: Path) -> None:
     made = pipeline(tmp_path)
     begun(made)
-    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    rebuild = Rebuild(Chosen(made, Path("shop.yaml"), "cache", lambda _line: None), 1.0, threading.Event())
     register_of(made, "cache").remove(2)
     with pytest.raises(StateError, match=r"generation 2 was removed\n"):
         rebuild._refuse_retired(2)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cdc.errors import SlotLost, SourceChanged, SourceError, StateError
-from cdc.pipeline import Pipeline, load
+from cdc.errors import ConfigError, SlotLost, SourceChanged, SourceError, StateError
+from cdc.pipeline import Pipeline, load, loads
 from connectors.database.history import Moment
 from connectors.database.publication import SENT, Publication
 from connectors.source_gaps import Remembered
@@ -25,6 +25,7 @@ from operations.recapture import FILE, Recapture, begun, recapture
 from operations.run.source_watch import memory
 from operations.state.folder import pipeline_folder, register_of
 from operations.state.history import history_folder
+from spark.disk.made_of import define
 
 TEXT = """\
 version: 1
@@ -287,6 +288,28 @@ def test_a_history_that_would_end_is_told_and_refused_before_anything_is_changed
         recapture(world.pipeline, world.file, lambda _line: None)
 
 
+JOINS = "{root: orders, children: {others: {table: orders, on: {id: id}}}}}\nrow_store: {url: redis://h}"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_row_store_that_the_file_has_no_more_is_missed_before_anything_is_changed(
+    world: World, dropped: bool
+) -> None:
+    """Slot and topics were gone and all was built, when the generation of before could not be removed: each time."""
+    text = world.file.read_text()
+    joined = loads(text.replace("{root: orders}}", JOINS), "shop.yaml")
+    define(register_of(joined, "other").generation(), joined, [])
+    if dropped:
+        world.note(system_identifier="7", timeline=1, dropped=True)
+    noted = begun(world.pipeline)
+    with pytest.raises(ConfigError, match="generation 1 joins tables") as refused:
+        recapture(world.pipeline, world.file, lambda _line: None)
+    assert "leave row_store in the file" in (refused.value.fix or "")
+    assert (world.done, begun(world.pipeline)) == ([], noted)
+    world.file.write_text(text.replace("engine:", "row_store: {url: redis://h}\nengine:"))
+    assert recapture(world.pipeline, world.file, lambda _line: None)["equal"]
+
+
 def test_it_asks_as_long_as_the_old_capture_is_there(world: World) -> None:
     world.note(system_identifier="7", timeline=1)
     told = CliRunner().invoke(cli, ["recapture", str(world.file)])
@@ -310,6 +333,20 @@ def test_what_was_begun_with_a_pipeline_that_is_dropped_does_not_go_on(
     told = CliRunner().invoke(cli, ["drop", str(world.file), "--topics", "--yes", *words])
     assert told.exit_code == 0, told.output
     assert (begun(world.pipeline) is not None) is stays
+
+
+def test_what_was_begun_goes_on_after_a_drop_that_was_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was forgotten before, and the next recapture dropped and captured once more."""
+    error = ConfigError("generation 1 joins tables")
+
+    def refuse(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("operations.generations.targets.drop_sink_state", refuse)
+    world.note(**CAPTURED)
+    told = CliRunner().invoke(cli, ["drop", str(world.file), "--topics", "--yes"])
+    assert told.exception is error and begun(world.pipeline) is not None
 
 
 OF_TABLES = ("shapes.json", "catalogue.json", "owed.json", "asked.json", "allowed.json", "cache/evolution.json")

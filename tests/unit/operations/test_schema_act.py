@@ -13,6 +13,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
+from cdc.formats import SHAPES
 from cdc.pipeline import Pipeline, loads
 from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes
@@ -812,9 +813,10 @@ def test_shapes_are_kept_by_whoever_sees_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["shapes.json", "search/evolution.json", "search/g1/frozen.json", "search/g1/mapped.json"]
 )
-def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("text", ["", "{", json.dumps({"format": SHAPES, "tables": [], "acted": [], "views": []})])
+def test_what_can_not_be_read_is_named(tmp_path: Path, name: str, text: str) -> None:
     pipeline = make(tmp_path)
-    (tmp_path / "shop" / name).write_text("{")
+    (tmp_path / "shop" / name).write_text(text)
     reads: dict[str, Any] = {
         "shapes.json": lambda: known_shapes(pipeline),
         "search/evolution.json": lambda: read_evolution(pipeline, "search"),

@@ -18,7 +18,7 @@ from tests.support.json_examples import flights
 def test_kafka_is_named_beside_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "Kafka does not answer: no broker"
     log = SimpleNamespace(silence="", close=lambda: None, keep=lambda _topics: None)
-    monkeypatch.setattr("cdc.log.ends.LogEnds", lambda *given: log)
+    monkeypatch.setattr("operations.status.sinks.LogEnds", lambda *given: log)
     pipeline = flights(tmp_path)
     alone = status_report(pipeline)["source"]["error"]
     assert "Connect" in alone and "Kafka does" not in alone

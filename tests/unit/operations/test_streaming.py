@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,12 +16,15 @@ from cdc.errors import KafkaUnavailable
 from cdc.log.ends import Offsets
 from operations.freshness import keeper
 from operations.freshness import log as source_log
+from operations.freshness.hanging import Hanging
 from operations.freshness.keeper import Keeper
-from operations.freshness.log import SourceLog
+from operations.freshness.log import QUICK_SECONDS, SourceLog
 from operations.freshness.marks import Marks
+from operations.freshness.note import FlowNote
+from operations.freshness.place import FlowPlace
 from operations.freshness.streaming import LOOK_SECONDS, Streaming
 from operations.status.facts import source_facts
-from operations.status.judgement import judge_source
+from operations.status.source_judgement import SILENT_SECONDS, judge_source
 from tests.support.json_examples import flights
 
 LIMIT = 30.0
@@ -48,11 +52,16 @@ def _away() -> Offsets:
 
 
 class Database:
-    """In place of ``SourceLog``: a slot that may stand still, and topics that may grow."""
+    """In place of ``SourceLog``: a slot that may stand still, and topics that may grow.
+
+    Attributes:
+        passes: lets time pass while something is asked, and gives what is judged then.
+    """
 
     def __init__(self) -> None:
         self.at, self.confirmed, self.end = time.time(), 8, 0
         self.ends: Callable[[], Offsets] = lambda: {"t": {0: self.end}}
+        self.passes: Callable[[float], tuple[str, str | None]]
 
     def look(self, _transactions: Any) -> Any:
         return SimpleNamespace(at=self.at, standing=SimpleNamespace(confirmed_lsn=self.confirmed))
@@ -76,14 +85,25 @@ def judged(
     noting._log = database  # type: ignore[assignment]
     begun, clock = database.at, SimpleNamespace(now=database.at)
     monkeypatch.setattr(keeper, "time", SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now))
-    for second in range(seconds):
-        clock.now = database.at = begun + second
-        meanwhile(database, second)
-        noting._look()
     noting._connector = {"connector": "RUNNING", "tasks": ("RUNNING",)}
-    noting._tell()
-    found = judge_source(source_facts(keeper.read_source_note(noting.pipeline), clock.now, LIMIT))
-    return found.judgement, found.remedy
+
+    def told() -> tuple[str, str | None]:
+        noting._tell()
+        found = judge_source(source_facts(keeper.read_source_note(noting.pipeline), clock.now, LIMIT))
+        return found.judgement, found.remedy
+
+    def passes(more: float) -> tuple[str, str | None]:
+        clock.now += more
+        return told()
+
+    database.passes = passes
+    while clock.now < begun + seconds:
+        database.at = clock.now
+        meanwhile(database, int(clock.now - begun))
+        noting._look()
+        clock.now += 1
+    clock.now -= 1
+    return told()
 
 
 def test_who_reads_a_large_transaction_is_behind_and_not_to_be_restarted(
@@ -117,6 +137,63 @@ def test_brokers_that_do_not_answer_are_no_sign_of_life(tmp_path: Path, monkeypa
     assert judgement == "stalled" and remedy and note is not None and note.error is None
 
 
+def test_brokers_that_are_silent_do_not_make_postgres_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source was `retrying` and `stalled` in turns: who waits for brokers has heard Postgres before."""
+    seen, takes = list[str](), SILENT_SECONDS - 0.5
+
+    def silent(database: Database, second: int) -> None:
+        def asked() -> Offsets:
+            for _ in range(2):
+                judgement, _remedy = database.passes(takes / 2)
+                seen.extend([judgement] if second > 2 * LIMIT else [])
+            raise KafkaUnavailable("no answer")
+
+        database.ends = asked
+
+    assert judged(tmp_path, monkeypatch, silent)[0] == "stalled"
+    assert set(seen) == {"stalled"} and len(seen) > 10
+
+
+def test_brokers_that_tell_nothing_of_a_late_flow_are_no_error_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came and went, for they are not asked at each look; and what was asked of Postgres had its answer."""
+    asked = list[str]()
+    monkeypatch.setattr(Hanging, "look", lambda _self, ask, _now: asked.append("hanging") or ask())
+    place = FlowPlace(["t"], {"t": {0: 5}}, None, False, 5)
+    late = keeper._Before(FlowNote(1.0, 4, 1.0), place)
+    monkeypatch.setattr(Database, "both_ends", lambda *_: _away(), raising=False)
+    begin = Keeper.__init__
+
+    def begun(noting: Keeper, *args: Any) -> None:
+        begin(noting, *args)
+        noting._before["cache", 1, "main"] = late
+
+    monkeypatch.setattr(Keeper, "__init__", begun)
+    assert judged(tmp_path, monkeypatch, lambda *_: None)[0] == "stalled" and asked
+    note = keeper.read_source_note(flights(tmp_path))
+    assert note is not None and note.error is None
+
+
+def test_who_looks_at_the_slot_asks_silent_brokers_once_and_not_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took 16.5 s each time, and the figures of the slot were as old just while it filled."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pipeline = flights(tmp_path)
+        kafka = pipeline.kafka.model_copy(update={"bootstrap": f"127.0.0.1:{silent.getsockname()[1]}"})
+        found = SourceLog(pipeline.model_copy(update={"kafka": kafka}))
+        monkeypatch.setattr(source_log, "read_captured", lambda *_: {"public.a": None})
+        monkeypatch.setattr(found, "_connected", lambda: None)
+        monkeypatch.setattr(source_log, "within", lambda *_: nullcontext())
+        for ask in (found.written, lambda: found.both_ends([pipeline.topic("public.a")])):
+            begun = time.monotonic()
+            with pytest.raises(KafkaUnavailable):
+                ask()
+            assert time.monotonic() - begun < QUICK_SECONDS + 2
+            found._counts = {pipeline.topic("public.a"): 1}
+
+
 def test_a_slot_that_moves_asks_kafka_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def moves(database: Database, _second: int) -> None:
         database.confirmed += 1
@@ -132,20 +209,21 @@ def test_all_captured_tables_count_also_those_that_no_sink_reads(
     monkeypatch.setattr(source_log, "read_captured", lambda *_: {"public.a": None, "public.b": None})
     found, asked = SourceLog(pipeline), list[tuple[set[str], bool]]()
     topics = {pipeline.topic("public.a"), pipeline.topic("public.b")}
-    described = list[set[str]]()
+    counted = list[set[str]]()
 
-    def describe(names: Any) -> Any:
-        described.append(set(names))
-        return {name: SimpleNamespace(name=name, partitions=1) for name in names if name in {*topics, "other"}}
+    def partitions(names: Any) -> dict[str, int]:
+        counted.append(set(names))
+        return {name: 1 for name in names if name in {*topics, "other"}}
 
     def ends(wanted: Any, *, written: bool) -> Any:
         asked.append((set(wanted), written))
         return {name: {0: 7} for name in wanted}
 
-    found._kafka = SimpleNamespace(describe=describe, ends=ends)  # type: ignore[assignment]
+    kafka: Any = SimpleNamespace(partitions=partitions, ends=ends, impatient=lambda _seconds: kafka)
+    found._kafka = kafka
     monkeypatch.setattr(found, "_connected", lambda: None)
     monkeypatch.setattr(source_log, "within", lambda *_: nullcontext())
     assert found.written() == {name: {0: 7} for name in topics} and asked == [(topics, True)]
-    found._count({"other"})
+    found._count({"other"}, kafka)
     found.written()
-    assert described == [topics, {*topics, "other"}], "who asks for other topics does not have these asked for anew"
+    assert counted == [topics, {*topics, "other"}], "who asks for other topics does not have these asked for anew"

@@ -13,7 +13,7 @@ from connectors.actions import Action
 from connectors.apply import Result
 from console.cli.apply import command as apply_command
 from operations import plan as planning
-from operations.state.accepted import Text, hand_over
+from operations.state.accepted import Text, hand_over, note_running, this_process
 from operations.state.folder import is_begun
 from tests.unit.operations.test_file_edits import Files, files, filled
 
@@ -74,4 +74,17 @@ def test_so_does_apply(
     monkeypatch.setattr("connectors.apply.apply", apply)
     found = CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False)
     assert ("is captured already" in found.stderr) is warned and found.exit_code == 0
-    assert CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False).stderr == "", "it has state now"
+    done = Result([], Catalogue(), fresh=False)
+    again = CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False).stderr
+    assert ("is captured already" in again) is warned, "it was told once, and that `run` never heard of any later file"
+    assert bool(planned(files.load(), [], monkeypatch)) is warned
+    pipeline = files.load()
+    if warned and again:
+        note_running(pipeline, this_process(Text("p.yaml", files.text(), 2.0)))  # one that is started here
+        assert planned(pipeline, [], monkeypatch) == []
+        (files.folder / "p" / "running.json").unlink()
+    done = Result([CREATED], Catalogue(), fresh=False)
+    assert CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False).stderr == "", (
+        "captured from here"
+    )
+    assert planned(pipeline, [], monkeypatch) == [], "and nobody has run it yet"

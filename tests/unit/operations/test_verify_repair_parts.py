@@ -152,7 +152,7 @@ def report(**changed: Any) -> dict[str, Any]:
         "seconds": 1.25,
         "equal": True,
         "sample": {"rows": 10, "seed": 1},
-        "sinks": [{"sink": "cache", "views": [view | changed]}],
+        "sinks": [{"sink": "cache", "views": [view | changed], "still": []}],
     }
 
 

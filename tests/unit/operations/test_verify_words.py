@@ -103,7 +103,7 @@ def test_a_key_as_long_as_a_row_does_not_hide_the_rest(pipeline: Pipeline, capsy
         "moving": [],
         "unseen": [],
     }
-    sink = {"sink": "search", "error": None, "paused": None, "views": [view]}
+    sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
     _print({"sinks": [sink], "sample": None, "equal": False}, pipeline, 10.0)
     said = capsys.readouterr().out
     assert "missing: aaa" in said and "a… (150,000 characters), 7\n" in said and len(said) < 1000
@@ -115,7 +115,7 @@ def test_what_nobody_can_tell_yet_is_said_beside_what_is_equal(
     view = {"view": "flight", "expected": 2, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
     view |= dict.fromkeys(("undecided", "doubtful", "within", "repaired", "differences"), 0)
     view |= {"equal": True, "missing": [], "extra": [], "changed": [], "moving": [], "unseen": ["7"], "invisible": 1}
-    sink = {"sink": "search", "error": None, "paused": None, "views": [view]}
+    sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
     _print({"sinks": [sink], "sample": None, "equal": True}, pipeline, 10.0)
     said = capsys.readouterr().out
     assert "equal, 1 not visible in Postgres yet" in said and "unseen: 7\n" in said

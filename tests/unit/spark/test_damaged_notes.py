@@ -17,6 +17,9 @@ from cdc.join.layout import Layout
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from operations.run.refusals import opening
+from operations.state.accepted import read_running
+from operations.state.evolution import read_allowed
+from operations.state.folder import followed_timelines
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.filling import FillState, in_fill, is_live, load, save, write_live
 from spark.disk.state import Generation
@@ -81,6 +84,16 @@ def test_a_damaged_note_of_a_generation_is_refused_by_name(tmp_path: Path, name:
     (generation.folder / name).write_text("")
     with pytest.raises(StateError, match=f"{name} can't be read: it is empty"):
         generation.views() if name == "views.json" else generation.known()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"timeline": []}', '{"followed": 3}'])
+def test_a_damaged_note_that_only_shows_how_things_are_says_nothing(tmp_path: Path, text: str) -> None:
+    """A list where something else was kept ended each verb with an AttributeError."""
+    (tmp_path / "shop").mkdir()
+    for name in ("source.json", "running.json", "allowed.json"):
+        (tmp_path / "shop" / name).write_text(text)
+    made: Any = SimpleNamespace(name="shop", engine=SimpleNamespace(state_dir=str(tmp_path)))
+    assert (followed_timelines(made), read_running(made), read_allowed(made)) == (frozenset(), None, {})
 
 
 def test_a_damaged_note_fails_its_flow_and_no_other(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from cdc.errors import ShapeUnknown
 from cdc.records.debezium_json import Fit
 from cdc.records.placeholders import TEXT
 from cdc.view import View
-from operations.records.newest import Newest, Record, standing, take
+from operations.records.newest import Newest, Record, take
+from operations.records.standing import Standing
 from sinks.contract import UNVERSIONED, Item
 from spark.reading.entries import Entry, EntryDecoder, newer
 from spark.reading.spec import unpack
@@ -213,11 +214,11 @@ def test_a_view_that_uses_a_large_value_in_any_way_makes_a_letter_of_a_row_witho
 
 def newest_of(size: int, pairs: list[tuple[bytes | None, bytes | None]]) -> dict[str, tuple[int, bool]]:
     """What a repair finds in the log when it reads it in pieces: key -> version, and whether there is a row."""
-    decoder, known, ended = EntryDecoder(SPEC), dict[str, Newest](), dict[str, Newest]()
+    decoder, standing = EntryDecoder(SPEC), Standing[Newest](lambda newest: newest.entry)
     rows = [Record(key, value, "p.public.t", 0, offset) for offset, (key, value) in enumerate(pairs)]
     for start in range(0, len(rows), size):
-        take(known, ended, decoder, SPEC.views["t"], rows[start : start + size])
-    return {key: (one.entry.version, one.entry.document is not None) for key, one in standing(known, ended).items()}
+        take(standing, decoder, SPEC.views["t"], rows[start : start + size])
+    return {key: (one.entry.version, one.entry.document is not None) for key, one in standing.by_key().items()}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

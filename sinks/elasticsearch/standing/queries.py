@@ -173,7 +173,15 @@ class QueryStore:
         Raises:
             SinkUnavailable: transient. SinkRefused: the server refuses.
         """
-        found: dict[str, Query] = {}
+        return {name: query for name, (query, _) in self.standing().items()}
+
+    def standing(self) -> dict[str, tuple[Query, dict[str, Any]]]:
+        """As ``all``, each with what a write says that is to fail if the query is another one by then.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        found: dict[str, tuple[Query, dict[str, Any]]] = {}
         with translated(self._settings.who, "look-up of standing queries"):
             if not self._client.indices.exists(index=self.index):
                 return {}
@@ -186,10 +194,11 @@ class QueryStore:
                     sort=[{"name": "asc"}],
                     search_after=after,
                     track_total_hits=False,
+                    seq_no_primary_term=True,
                     allow_partial_search_results=False,
                 ).body
                 hits = answer["hits"]["hits"]
-                found |= {hit["_id"]: read_query(hit["_source"]) for hit in hits}
+                found |= {hit["_id"]: (read_query(hit["_source"]), _place(hit)) for hit in hits}
                 if len(hits) < PAGE:
                     return found
                 after = hits[-1]["sort"]
@@ -227,10 +236,7 @@ class QueryStore:
         found = self._client.options(ignore_status=404).get(index=self.index, id=name).body
         if not found.get("found"):
             return None, {}
-        return read_query(found["_source"]), {
-            "if_seq_no": found["_seq_no"],
-            "if_primary_term": found["_primary_term"],
-        }
+        return read_query(found["_source"]), _place(found)
 
     @property
     def _owner(self) -> dict[str, Any]:
@@ -246,6 +252,10 @@ class QueryStore:
 
     def _raced(self, name: str) -> SinkUnavailable:
         return SinkUnavailable(f"query {name}: somebody else has changed it at this very moment", fix="do it again")
+
+
+def _place(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
 
 
 def drop_queries(config: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Standing queries go along when readers of a search sink are led to a generation that has another index.
 
-    <state_dir>/<pipeline>/<sink>/g<N>/carried.json     what was taken to it, until what was put meanwhile is there, too
+<state_dir>/<pipeline>/<sink>/g<N>/carried.json     what was taken to it, until what was put meanwhile is there, too
 """
 
 from __future__ import annotations
@@ -112,7 +112,5 @@ def _places(
     views = sorted(view for view in both if old.index_of(view) != new.index_of(view))
     if not views:
         return None
-    configs = [
-        plain_config(made_of, register.sink, one, views) for made_of, one in ((before, origin), (after, number))
-    ]
+    configs = [plain_config(made_of, register.sink, one, views) for made_of, one in ((before, origin), (after, number))]
     return configs[0], configs[1]

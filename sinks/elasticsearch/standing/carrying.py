@@ -105,7 +105,11 @@ def _lines(
     ]
     for one in new:
         body = {"name": one.name, "revision": one.revision, "query": orjson.Fragment(one.query)}
-        how = {"index": {"_id": one.name, **standing[one.name]}} if one.name in standing else {"create": {"_id": one.name}}
+        how = (
+            {"index": {"_id": one.name, **standing[one.name]}}
+            if one.name in standing
+            else {"create": {"_id": one.name}}
+        )
         lines.append((orjson.dumps(how), orjson.dumps(body)))
     return lines
 

@@ -40,12 +40,13 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     )
     try:
         drop_generation(as_defined(pipeline, generation), sink, generation)
-        drop_left_queries(pipeline, sink, generation)
+        queries = drop_left_queries(pipeline, sink, generation)
     except HeadwaterError:
         generation.unlock()
         raise
     generation.discard()
     forget_verified(pipeline, sink, number)
     register.remove(number)
-    say(f"sink {sink}: generation {number} removed")
+    also = f", and the standing queries that it had at {', '.join(queries)}" if queries else ""
+    say(f"sink {sink}: generation {number} removed{also}")
     return {"pipeline": pipeline.name, "sink": sink, "retired": number}

@@ -212,15 +212,17 @@ class QueryStore:
         with translated(self._settings.who, "count of standing queries"):
             return int(self._client.count(index=self.index).body["count"])
 
-    def drop(self) -> None:
-        """Remove the index, if it is there; what somebody else has made under that name stays.
+    def drop(self) -> bool:
+        """Remove the index, if it is there; what somebody else has made under that name stays. Whether it was removed.
 
         Raises:
             SinkUnavailable: transient. SinkRefused: the server refuses.
         """
-        if self.ours():
-            with translated(self._settings.who, "removal of standing queries"):
-                self._client.indices.delete(index=self.index, ignore_unavailable=True)
+        if not self.ours():
+            return False
+        with translated(self._settings.who, "removal of standing queries"):
+            self._client.indices.delete(index=self.index, ignore_unavailable=True)
+        return True
 
     def ours(self) -> bool:
         """Whether the index is there, and has been made for these queries.
@@ -258,11 +260,14 @@ def _place(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
 
 
-def drop_queries(config: Mapping[str, Any]) -> None:
+def drop_queries(config: Mapping[str, Any]) -> list[str]:
     """Remove the registered queries of all views of a sink: with the sink itself, not with one of its generations.
 
     Args:
         config: plain data, of ``sinks.configure``.
+
+    Returns:
+        the indices that were removed.
 
     Raises:
         SinkUnavailable: transient. SinkRefused: the server refuses.
@@ -270,8 +275,8 @@ def drop_queries(config: Mapping[str, Any]) -> None:
     settings = read_settings(config)
     client = connect(settings)
     try:
-        for target in settings.targets.values():
-            QueryStore(client, settings, target).drop()
+        stores = [QueryStore(client, settings, target) for target in settings.targets.values()]
+        return [store.index for store in stores if store.drop()]
     finally:
         client.close()
 

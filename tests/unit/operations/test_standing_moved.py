@@ -278,9 +278,12 @@ def test_queries_at_a_former_index_go_with_the_last_generation_that_is_there(
     show(pipeline, 2)
     register = register_of(pipeline, "search")
     begin(load(tmp_path), "search", register.create("as before").number)
-    retire(pipeline, "search", 3, lambda _: None)
+    said: list[str] = []
+    retire(pipeline, "search", 3, said.append)
     assert server.names("v_queries") == {"big"}  # generation 1 is there still
-    retire(pipeline, "search", 1, lambda _: None)
+    retire(pipeline, "search", 1, said.append)
+    gone = "generation 1 removed, and the standing queries that it had at v_queries"
+    assert said == ["sink search: generation 3 removed", f"sink search: {gone}"]
     assert server.stored.keys() == {"shop-v_queries"}
 
 

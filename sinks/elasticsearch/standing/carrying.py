@@ -85,7 +85,7 @@ def _unlike(found: Mapping[str, Query], stood: Mapping[str, Query]) -> tuple[lis
 def _since(
     found: Mapping[str, Query], stood: Mapping[str, Query], known: Mapping[str, int]
 ) -> tuple[list[Query], set[str]]:
-    """What has changed since it was taken along, and not at the other place, where it was put or removed later. Pure."""
+    """What has changed since it was taken along, unless it was put or removed at the other place later. Pure."""
     new = []
     for name, query in found.items():
         at = stood.get(name)

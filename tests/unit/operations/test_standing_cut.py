@@ -123,7 +123,7 @@ def test_what_can_not_be_read_is_refused_and_what_is_gone_is_not_asked_for(cut: 
     note = register_of(cut, "search").generation(2).folder / NOTE
     kept = note.read_text()
     note.write_text("{}")
-    with pytest.raises(StateError, match="carried.json can't be read"):
+    with pytest.raises(StateError, match=r"carried\.json can't be read"):
         carry_left(cut, "search")
     note.write_text(kept)
     register_of(cut, "search").remove(1)

@@ -123,7 +123,7 @@ def test_a_matcher_goes_where_readers_are_led(tmp_path: Path, places: list[Stand
 
 
 def test_a_look_makes_the_file_as_a_generation_was_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each view's look made all views anew, twice: with 50 of them a tenth of a processor, in the process of the flows."""
+    """Each view's look made all views anew, twice: 50 of them took a tenth of a processor, beside the flows."""
     made: list[str] = []
 
     def counted(pipeline: Pipeline, sink: str, *rest: Any) -> Pipeline:

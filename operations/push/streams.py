@@ -91,6 +91,7 @@ class Streams:
         self._leaving = leaving
         self._shared: dict[tuple[Any, ...], _Shared] = {}
         self._places: dict[tuple[Any, ...], tuple[float, Pipeline, Place]] = {}
+        self._found: set[tuple[Any, ...]] = set()  # where places have ever been
         self._ticker: asyncio.Task[None] | None = None
         self._frozen = self._before = 0
         self._said = ""
@@ -108,6 +109,7 @@ class Streams:
             return known[2]
         found = find(pipeline, view, sink)
         self._places[key] = now, pipeline, found
+        self._found.add(found.key)
         return found
 
     async def _look(self) -> None:
@@ -116,7 +118,7 @@ class Streams:
         await asyncio.to_thread(self._find_again)
         places = {place.key for _, _, place in list(self._places.values())}
         for key, shared in list(self._shared.items()):
-            if key not in places:
+            if key in self._found and key not in places:
                 for reader in list(shared.readers):
                     reader.leave()
 

@@ -7,7 +7,7 @@ Addresses, passwords and knobs of performance are not part of it and always come
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc.errors import StateError
@@ -125,19 +125,27 @@ def in_one_form(definition: Mapping[str, Any], source: Source) -> dict[str, Any]
 
     Args:
         definition: from ``definition_of``.
-        source: of the file as it is now, by which short names of tables are read.
+        source: of the file as it is now, by which short names of tables are read; of one that is kept only where it
+            does not have the shapes of the tables that were meant: another schema's may be called so by now.
     """
     sink = dict(definition["sink"])
     view = sink.pop("view", None)
     sink["views"] = [view] if view else sorted(sink.get("views") or ())
-    sink["tables"] = sorted(_qualified(name, source) for name in sink.get("tables") or ())
+    meant = definition.get("shapes", ())
+    sink["tables"] = sorted(_qualified(name, meant, source.tables) for name in sink.get("tables") or ())
     return {**definition, "sink": sink}
 
 
-def _qualified(name: str, source: Source) -> str:
-    """``schema.table`` for a table's name, where only one captured table can be meant; else as it is."""
-    schemas = {schema for schema, _, table in (one.partition(".") for one in source.tables) if table in (name, "*")}
-    return name if "." in name or len(schemas) != 1 else f"{schemas.pop()}.{name}"
+def _qualified(name: str, *known: Iterable[str]) -> str:
+    """``schema.table`` for a table's name, by the first of the lists in which only one table can be meant; else as it
+    is."""
+    if "." in name:
+        return name
+    for tables in known:
+        schemas = {schema for schema, _, table in (one.partition(".") for one in tables) if table in (name, "*")}
+        if len(schemas) == 1:
+            return f"{schemas.pop()}.{name}"
+    return name
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.gate import tables_of, wrong_in_file, wrong_in_generations
+from operations.generations.kept_views import Kept, kept_alone
 from operations.run.refusals import with_way_out
 from operations.state.folder import register_of
 
@@ -52,3 +53,14 @@ def _of_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> Itera
         living = register_of(pipeline, sink).living() == number
         fix = with_way_out(pipeline, sink, number, error).fix
         yield Finding(Level.ERROR if living else Level.WARNING, sink, error.what, fix)
+    for table, views in kept_alone(pipeline, catalogue).items():
+        topic, names = pipeline.topic(table), ", ".join(views)
+        ways = " and ".join(dict.fromkeys(_way_out(pipeline, one) for one in views.values()))
+        so = f"topic {topic} keeps all versions of its rows, for view {names} alone"
+        yield Finding(Level.WARNING, topic, so, f"if nobody is to go back to it: {ways}; then `headwater apply FILE`")
+
+
+def _way_out(pipeline: Pipeline, kept: Kept) -> str:
+    if kept.sink in pipeline.sinks:
+        return f"`headwater retire FILE {kept.sink} --generation {kept.generation}`"
+    return f"`headwater drop --sink {kept.sink}`, with a file that has that sink"

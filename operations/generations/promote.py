@@ -9,7 +9,7 @@ from typing import Any
 from cdc.errors import Behind, HeadwaterError, SinkRefused, StateError
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
-from operations.generations.carrying import Carrying
+from operations.generations.carrying import Carrying, carry_left
 from operations.generations.level import failed_flow, level
 from operations.generations.retire import retire
 from operations.state.folder import chosen_sinks, register_of
@@ -97,6 +97,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         StateError: the generation is being removed, or the sink is paused, or was meanwhile.
     """
     refuse_paused(pipeline, [sink], "readers see what they saw before")
+    carry_left(pipeline, sink)
     register = register_of(pipeline, sink)
     old, begun = register.living(), register.promotion()
     if old == number:

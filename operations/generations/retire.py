@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
+from operations.generations.carrying import carry_left
 from operations.generations.targets import drop_generation, drop_left_queries
 from operations.rowstore import refuse_no_store
 from operations.state.folder import register_of
@@ -28,6 +29,7 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
     refuse_paused(pipeline, [sink], "nothing was removed")
+    carry_left(pipeline, sink)  # of what a promotion that was cut has left there nobody else has a copy
     register = register_of(pipeline, sink)
     generation = register.generation(number)
     refuse_no_store(as_defined(pipeline, generation), generation)
@@ -38,12 +40,13 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     )
     try:
         drop_generation(as_defined(pipeline, generation), sink, generation)
-        drop_left_queries(pipeline, sink, generation)
+        queries = drop_left_queries(pipeline, sink, generation)
     except HeadwaterError:
         generation.unlock()
         raise
     generation.discard()
     forget_verified(pipeline, sink, number)
     register.remove(number)
-    say(f"sink {sink}: generation {number} removed")
+    also = f", and the standing queries that it had at {', '.join(queries)}" if queries else ""
+    say(f"sink {sink}: generation {number} removed{also}")
     return {"pipeline": pipeline.name, "sink": sink, "retired": number}

@@ -185,7 +185,7 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
         _drop_rows(pipeline, generation, views)
 
 
-def drop_left_queries(pipeline: Pipeline, name: str, generation: Generation) -> None:
+def drop_left_queries(pipeline: Pipeline, name: str, generation: Generation) -> list[str]:
     """Remove the standing queries that a generation has at a place of its own: those that stand were taken along when
     readers were led away. Nothing happens where another generation of the sink is at that place.
 
@@ -194,18 +194,21 @@ def drop_left_queries(pipeline: Pipeline, name: str, generation: Generation) -> 
         name: the sink's name.
         generation: one that readers do not see, of the sink.
 
+    Returns:
+        the indices that were removed.
+
     Raises:
         SinkUnavailable: the server does not answer (transient). SinkRefused: it refuses.
     """
     register, defined = register_of(pipeline, name), as_defined(pipeline, generation)
     part = defined.sinks[name]
     if not isinstance(part, SearchSink):
-        return
+        return []
     numbers = [entry.number for entry in register.entries() if entry.number != generation.number]
     others = [as_defined(pipeline, register.generation(number)).sinks[name] for number in numbers]
     taken = {one.index_of(view) for one in others if isinstance(one, SearchSink) for view in generation.views()}
-    if left := [view for view in generation.views() if part.index_of(view) not in taken]:
-        drop_queries(plain_config(defined, name, generation.number, left))
+    left = [view for view in generation.views() if part.index_of(view) not in taken]
+    return drop_queries(plain_config(defined, name, generation.number, left)) if left else []
 
 
 def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str]) -> None:

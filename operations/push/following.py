@@ -14,6 +14,9 @@ from sinks.redis.client import is_passing
 from sinks.redis.read import Moving
 from sinks.redis.stream.tail import Standing
 
+# So often it is looked whether readers were led to other keys: under the former ones nobody tells anything any more.
+FIND_SECONDS = 3.0
+
 
 def follow(
     source: Source,
@@ -25,6 +28,8 @@ def follow(
     on_wait: Callable[[str], None] = lambda _why: None,
 ) -> Iterator[list[Told]]:
     """Everything there is to be told, as it comes; empty lists between, so that the caller may look at other things.
+
+    Where readers are led to other keys, it goes there, and begins with ``reset``.
 
     Args:
         source: the view's changes; stays the caller's to close.
@@ -38,8 +43,14 @@ def follow(
         HeadwaterError: no changes are kept, or the server refuses (terminal until somebody does something).
     """
     walk = Walk(source.tail(), source.place.view, sees, cursor, documents=documents)
+    moved, looked = False, time.monotonic()
     while not stop():
         try:
+            if not moved and time.monotonic() - looked > FIND_SECONDS:
+                moved, looked = source.moved(), time.monotonic()
+            if moved:
+                walk.moved(source.tail())
+                moved = False
             found = walk.step()
             if not found and walk.live:
                 at = walk.cursor

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cdc.errors import ConfigError, HeadwaterError, SinkUnavailable, UnknownName
@@ -29,6 +31,7 @@ class Place:
     Attributes:
         sink, view: their names.
         settings: how its server is reached; as the generation that readers see was made of.
+        again: finds the same view's, which is another one once readers were led to other keys; None: nobody knows how.
 
     What is followed there are the changes; a place of something else reads that.
     """
@@ -36,6 +39,7 @@ class Place:
     sink: str
     view: str
     settings: Settings
+    again: Callable[[], Place] | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -72,7 +76,8 @@ def place_of(pipeline: Pipeline, view: str, sink: str | None = None) -> Place:
         raise UnknownName(f"no sink that keeps changes has a view {view}", fix=f"choose from {', '.join(known)}")
     if len(having) > 1:
         raise ConfigError(f"several sinks keep changes of {view}", fix=f"say which: {', '.join(having)}")
-    return Place(having[0], view, _settings(pipeline, having[0], view))
+    again = partial(place_of, pipeline, view, sink)
+    return Place(having[0], view, _settings(pipeline, having[0], view), again=again)
 
 
 def kept_views(pipeline: Pipeline) -> list[tuple[str, str]]:
@@ -136,6 +141,17 @@ class Source:
         if self._client is None:
             self._client = connect(self.place.settings)
         return self.place.read(self._client)
+
+    def moved(self) -> bool:
+        """Look for the place again; whether it is another one by now, which is read from then on."""
+        found = None
+        with suppress(HeadwaterError, OSError):  # a generation is being made, or removed: it is looked again
+            found = self.place.again() if self.place.again is not None else None
+        if found is None or found.key == self.place.key:
+            return False
+        self.close()
+        self.place, self._client = found, None
+        return True
 
     def changes(self) -> Tail:
         """What reads changes, and nothing else.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ from operations.push.source import TROUBLES, Place, place_of, told
 from operations.push.walk import Walk, behind, seen
 from sinks.redis.client import is_passing
 from sinks.redis.read import Moving
+
+log = logging.getLogger(__name__)
 
 # Each holds a socket and some kilobytes.
 MOST = 20_000
@@ -89,8 +91,10 @@ class Streams:
         self._leaving = leaving
         self._shared: dict[tuple[Any, ...], _Shared] = {}
         self._places: dict[tuple[Any, ...], tuple[float, Pipeline, Place]] = {}
+        self._found: set[tuple[Any, ...]] = set()  # where places have ever been
         self._ticker: asyncio.Task[None] | None = None
         self._frozen = self._before = 0
+        self._said = ""
 
     @property
     def count(self) -> int:
@@ -98,24 +102,38 @@ class Streams:
         return sum(len(shared.readers) for shared in self._shared.values())
 
     def place(self, pipeline: Pipeline, view: str, sink: str | None, find: Find = place_of) -> Place:
-        """As ``place_of``, or another way to find it, remembered for a moment. Where it is another one by now, streams
-        of the former one end: readers were led to other keys, and under those nobody tells anything any more."""
+        """As ``place_of``, or another way to find it, remembered for a moment. From any thread."""
         key, now = (pipeline.name, view, sink, find), time.monotonic()
         known = self._places.get(key)
         if known is not None and known[1] is pipeline and now - known[0] < PLACE_SECONDS:
             return known[2]
         found = find(pipeline, view, sink)
         self._places[key] = now, pipeline, found
-        if known is not None and known[2].key != found.key and (left := self._shared.get(known[2].key)):
-            for reader in left.readers:
-                reader.leave()
+        self._found.add(found.key)
         return found
 
-    def _look(self) -> None:
-        """Whether places that were asked for are others by now."""
-        for (_, view, sink, find), (_, pipeline, _) in list(self._places.items()):
-            with suppress(HeadwaterError):  # whoever asks next is told
+    async def _look(self) -> None:
+        """Streams of a place that is another one by now end: readers were led to other keys, and under the former ones
+        nobody tells anything any more. Files are read beside the loop."""
+        await asyncio.to_thread(self._find_again)
+        places = {place.key for _, _, place in list(self._places.values())}
+        for key, shared in list(self._shared.items()):
+            if key in self._found and key not in places:
+                for reader in list(shared.readers):
+                    reader.leave()
+
+    def _find_again(self) -> None:
+        for (_, view, sink, find), (_, pipeline, place) in list(self._places.items()):
+            if place.key not in self._shared:  # nobody follows it
+                continue
+            try:
                 self.place(pipeline, view, sink, find)
+            except HeadwaterError:
+                pass  # whoever asks next is told
+            except Exception as error:  # a generation is being removed, or there are too many open files
+                if repr(error) != self._said:
+                    self._said = repr(error)
+                    log.warning("where changes of view %s are could not be looked up", view, exc_info=True)
 
     def subscribe(self, place: Place, sees: Sees, cursor: str | None = None, *, documents: bool = True) -> Subscriber:
         """A new subscriber; whoever asked closes it.
@@ -158,8 +176,8 @@ class Streams:
     async def _tick(self) -> None:
         while self._shared:
             await asyncio.sleep(TICK_SECONDS)
+            await self._look()
             leaving, now = self._leaving(), time.monotonic()
-            self._look()
             self._settle(self.count)
             for shared in self._shared.values():
                 for reader in shared.readers:

@@ -87,6 +87,11 @@ class Walk:
         self.passed(behind(self.cursor, entries))
         return found
 
+    def moved(self, tail: Follows) -> None:
+        """The view is kept at another place by now: it begins anew there."""
+        self._tail, self._pages, self._held, self.live = tail, None, None, False
+        self._why = self._why or PROMOTED
+
     def passed(self, cursor: Cursor) -> None:
         """It stands there: what lies between was told by somebody else."""
         self._cursor = cursor

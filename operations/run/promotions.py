@@ -11,6 +11,7 @@ from cdc.journal import Line, all_about, telling
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from operations.child_process import Apart, Start, end_all
+from operations.generations.carrying import carry_left
 from operations.generations.promote import LEVEL_SECONDS, promote
 from operations.state.folder import register_of
 
@@ -89,8 +90,13 @@ def end_promotion(say: Say, pipeline: Pipeline, sink: str, number: int) -> None:
 def finish_promotion(pipeline: Pipeline, sink: str, since: float, say: Say) -> None:
     """End a promotion that was begun more than ``since`` seconds ago, and wait for that.
 
+    What one that was cut behind its last step has left at the former index, of standing queries, is taken along, too.
     A target that does not answer is asked again later.
     """
+    try:
+        carry_left(pipeline, sink)
+    except HeadwaterError as error:
+        say(Line(f"sink {sink}: standing queries could not be taken along: {error.what}", sink=sink))
     _give_up(pipeline, sink, since, say)
     cut = register_of(pipeline, sink).cut_promotion(since)
     if cut is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from elasticsearch import Elasticsearch
@@ -71,7 +72,13 @@ def standing_place(pipeline: Pipeline, view: str) -> StandingPlace:
     defined = as_defined(pipeline, generation)
     search = read_search(plain_config(defined, part.search, generation.number, [view]))
     return StandingPlace(
-        changes.sink, view, changes.settings, search=search, target=search.targets[view], keep=part.keep
+        changes.sink,
+        view,
+        changes.settings,
+        again=partial(standing_place, pipeline, view),
+        search=search,
+        target=search.targets[view],
+        keep=part.keep,
     )
 
 

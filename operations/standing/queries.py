@@ -64,9 +64,12 @@ def put_query(pipeline: Pipeline, view: str, name: str, query: bytes) -> dict[st
     place = standing_place(pipeline, view)
     _by_hand(pipeline, view)
     wanted = clause(name, query)
-    with _searching(place) as server:
-        server.store.setup()
-        put = Registering(server).put(name, wanted)
+    before: StandingPlace | None = None
+    while place != before:  # readers led elsewhere meanwhile: what was written behind that would be left there
+        with _searching(place) as server:
+            server.store.setup()
+            put = Registering(server).put(name, wanted)
+        before, place = place, standing_place(pipeline, view)
     return {"pipeline": pipeline.name, "view": view, **_shown(put, _state(place)[0])}
 
 
@@ -80,10 +83,15 @@ def remove_query(pipeline: Pipeline, view: str, name: str) -> dict[str, Any]:
     """
     place = standing_place(pipeline, view)
     _by_hand(pipeline, view)
-    with _searching(place) as server:
-        # A look first: to an index that is not there, nothing is a delete that would make it.
-        if server.store.change() is None or not server.store.remove(name):
-            raise _unknown(view, name)
+    before: StandingPlace | None = None
+    removed = False
+    while place != before:  # as above
+        with _searching(place) as server:
+            # A look first: to an index that is not there, nothing is a delete that would make it.
+            removed |= server.store.change() is not None and server.store.remove(name)
+        before, place = place, standing_place(pipeline, view)
+    if not removed:
+        raise _unknown(view, name)
     return {"pipeline": pipeline.name, "view": view, "name": name, "removed": True}
 
 

@@ -20,6 +20,10 @@ from spark.disk.files import Stamp, stamp, write_atomic
 from spark.disk.state import Generation
 
 Kept = tuple[Stamp | None, Stamp | None]
+# Streams, webhooks and matchers look each second where each of their views is: a file of many views is not made as a
+# generation was for each of them, as long as neither has changed.
+MADE = 64
+_made: dict[Path, tuple[Pipeline, Stamp, Pipeline]] = {}
 
 
 def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, Any]:
@@ -115,10 +119,18 @@ def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
         StateError: the definition can't be used with this file (terminal).
     """
     path = generation.folder / "definition.json"
-    if not path.exists():
+    written = stamp(path)  # before it is read
+    if written is None:
         return pipeline
+    known = _made.get(path)
+    if known is not None and known[0] is pipeline and known[1] == written:
+        return known[2]
     kept, title = _definition(path), f"generation {generation.number} of sink {generation.sink}, as it was defined"
-    return defined_as(pipeline, generation.sink, kept, title)
+    made = defined_as(pipeline, generation.sink, kept, title)
+    if len(_made) >= MADE:
+        _made.clear()
+    _made[path] = pipeline, written, made
+    return made
 
 
 def views_of(generation: Generation) -> Mapping[str, View]:

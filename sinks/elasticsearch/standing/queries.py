@@ -173,7 +173,15 @@ class QueryStore:
         Raises:
             SinkUnavailable: transient. SinkRefused: the server refuses.
         """
-        found: dict[str, Query] = {}
+        return {name: query for name, (query, _) in self.standing().items()}
+
+    def standing(self) -> dict[str, tuple[Query, dict[str, Any]]]:
+        """As ``all``, each with what a write says that is to fail if the query is another one by then.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        found: dict[str, tuple[Query, dict[str, Any]]] = {}
         with translated(self._settings.who, "look-up of standing queries"):
             if not self._client.indices.exists(index=self.index):
                 return {}
@@ -186,10 +194,11 @@ class QueryStore:
                     sort=[{"name": "asc"}],
                     search_after=after,
                     track_total_hits=False,
+                    seq_no_primary_term=True,
                     allow_partial_search_results=False,
                 ).body
                 hits = answer["hits"]["hits"]
-                found |= {hit["_id"]: read_query(hit["_source"]) for hit in hits}
+                found |= {hit["_id"]: (read_query(hit["_source"]), _place(hit)) for hit in hits}
                 if len(hits) < PAGE:
                     return found
                 after = hits[-1]["sort"]
@@ -203,15 +212,17 @@ class QueryStore:
         with translated(self._settings.who, "count of standing queries"):
             return int(self._client.count(index=self.index).body["count"])
 
-    def drop(self) -> None:
-        """Remove the index, if it is there; what somebody else has made under that name stays.
+    def drop(self) -> bool:
+        """Remove the index, if it is there; what somebody else has made under that name stays. Whether it was removed.
 
         Raises:
             SinkUnavailable: transient. SinkRefused: the server refuses.
         """
-        if self.ours():
-            with translated(self._settings.who, "removal of standing queries"):
-                self._client.indices.delete(index=self.index, ignore_unavailable=True)
+        if not self.ours():
+            return False
+        with translated(self._settings.who, "removal of standing queries"):
+            self._client.indices.delete(index=self.index, ignore_unavailable=True)
+        return True
 
     def ours(self) -> bool:
         """Whether the index is there, and has been made for these queries.
@@ -227,10 +238,7 @@ class QueryStore:
         found = self._client.options(ignore_status=404).get(index=self.index, id=name).body
         if not found.get("found"):
             return None, {}
-        return read_query(found["_source"]), {
-            "if_seq_no": found["_seq_no"],
-            "if_primary_term": found["_primary_term"],
-        }
+        return read_query(found["_source"]), _place(found)
 
     @property
     def _owner(self) -> dict[str, Any]:
@@ -248,11 +256,18 @@ class QueryStore:
         return SinkUnavailable(f"query {name}: somebody else has changed it at this very moment", fix="do it again")
 
 
-def drop_queries(config: Mapping[str, Any]) -> None:
+def _place(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
+
+
+def drop_queries(config: Mapping[str, Any]) -> list[str]:
     """Remove the registered queries of all views of a sink: with the sink itself, not with one of its generations.
 
     Args:
         config: plain data, of ``sinks.configure``.
+
+    Returns:
+        the indices that were removed.
 
     Raises:
         SinkUnavailable: transient. SinkRefused: the server refuses.
@@ -260,8 +275,8 @@ def drop_queries(config: Mapping[str, Any]) -> None:
     settings = read_settings(config)
     client = connect(settings)
     try:
-        for target in settings.targets.values():
-            QueryStore(client, settings, target).drop()
+        stores = [QueryStore(client, settings, target) for target in settings.targets.values()]
+        return [store.index for store in stores if store.drop()]
     finally:
         client.close()
 

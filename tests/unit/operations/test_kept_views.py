@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,6 +22,7 @@ from connectors.preflight import brokers
 from connectors.topics import FOR_EVER, LAG, data_topics, plan_topics
 from console.cli.main import cli
 from operations import plan
+from operations.check import views
 from operations.generations.kept_views import with_kept_views
 from operations.jobs.work import resnapshot_step
 from operations.schema.steps import capture
@@ -95,6 +97,44 @@ def test_what_is_filled_needs_them_and_what_has_not_begun_does_not(tmp_path: Pat
 def test_a_sink_of_another_kind_is_for_others_to_refuse(tmp_path: Path) -> None:
     begin(load(tmp_path, WAS))
     assert lag(load(tmp_path, IS, 'type: redis, url: "redis://127.0.0.1:1/0"')) == FOR_EVER
+
+
+def without(folder: Path) -> Pipeline:
+    """A file that has another sink in the place of the one that was filled."""
+    text = FILE.format(folder=folder / "state", was=IS, sink=INDEX).replace("{search:", "{other:")
+    return loads(text, str(folder / "p.yaml"))
+
+
+def test_a_sink_that_was_let_go_of_keeps_them_until_it_is_dropped(tmp_path: Path) -> None:
+    """`apply` said that what it holds stays; put back, it went on in a log whose versions were gone."""
+    begin(load(tmp_path, WAS))
+    assert lag(without(tmp_path)) == FOR_EVER
+    shutil.rmtree(tmp_path / "state" / "p" / "search")
+    assert lag(without(tmp_path)) == "3600000"
+
+
+def test_check_says_for_which_generation_alone_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "wrong_in_generations", lambda *_: [])
+    first, second = load(tmp_path, WAS), load(tmp_path, IS)
+
+    def told(pipeline: Pipeline) -> list[tuple[str, str]]:
+        return [(one.message, one.fix) for one in views._of_generations(pipeline, CATALOGUE, lambda _: None)]
+
+    begin(first)
+    register = register_of(first, "search")
+    number = begun_beside(register, "views.order changed", own=True).number
+    begin(second, number)
+    assert told(second) == []  # readers see it
+    promoted(register, number)
+    assert told(first) == []  # the file asks for it
+    so = "topic p.public.products keeps all versions of its rows, for view order in generation 1 of sink search alone"
+    way = "if nobody is to go back to it: {}; then `headwater apply FILE`"
+    assert told(second) == [(so, way.format("`headwater retire FILE search --generation 1`"))]
+    assert told(without(tmp_path)) == [
+        (so, way.format("`headwater drop --sink search`, with a file that has that sink"))
+    ]
+    register.remove(1)
+    assert told(second) == []
 
 
 def test_what_a_newer_headwater_has_defined_is_refused(tmp_path: Path) -> None:
@@ -192,7 +232,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Pipeline]:
     monkeypatch.setattr("connectors.apply.apply", apply)
     monkeypatch.setattr("operations.gate.refuse_wrong_views", lambda *_: None)
     monkeypatch.setattr("connectors.resnapshot.resnapshot", others)
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_: SimpleNamespace(tables=[]))
+    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_, **__: SimpleNamespace(tables=[]))
     monkeypatch.setattr("connectors.preflight.preflight", others)
     for name in ("views", "sinks", "warehouses", "webhooks"):
         monkeypatch.setattr(f"operations.check.{name}.checked_{name}", lambda *_: [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -66,10 +67,52 @@ def test_it_goes_on_while_they_are_the_same_or_nobody_knows(monkeypatch: pytest.
 
 
 def test_others_who_come_later_do_not_hide_who_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whoever comes in a thread of his own ends nobody there: waiters belong to the loop."""
+    made, asked = Streams(), threading.Thread()
     monkeypatch.setattr(streams, "PLACE_SECONDS", 0.0)
-    made, places = Streams(), iter(["old", "new"])
+    monkeypatch.setattr(streams, "TICK_SECONDS", 0.005)
+    places, left = iter(["old", "new"]), list[threading.Thread]()
     shared = cast(dict[Any, Any], made._shared)
     reader = Reader(shared)
-    found: Any = lambda *_: SimpleNamespace(key=next(places))  # noqa: E731
+    reader.leave = lambda: (left.append(threading.current_thread()), shared.clear())  # type: ignore[method-assign]
+    found: Any = lambda *_: SimpleNamespace(key=next(places, "new"))  # noqa: E731
     shared[made.place(PIPELINE, "v", None, found).key] = SimpleNamespace(readers={reader})
-    assert made.place(PIPELINE, "v", None, found).key == "new" and reader.left
+
+    async def run() -> None:
+        asked.run = lambda: made.place(PIPELINE, "v", None, found)  # type: ignore[method-assign]
+        asked.start()
+        asked.join()
+        assert not left
+        await asyncio.wait([asyncio.create_task(made._tick())], timeout=0.3)
+
+    asyncio.run(run())
+    assert left == [threading.main_thread()]
+
+
+def test_only_where_somebody_follows_is_looked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, threads = list[str](), list[threading.Thread]()
+
+    def found(_: Any, view: str, __: Any) -> Any:
+        asked.append(view)
+        threads.append(threading.current_thread())
+        return SimpleNamespace(key=view)
+
+    made = Streams()
+    made.place(PIPELINE, "other", None, found)
+    assert not followed(made, found, monkeypatch).left
+    assert asked.count("other") == 1 and asked.count("v") > 2
+    assert threading.main_thread() not in threads[2:]  # there it would keep all others waiting
+
+
+def test_what_nobody_has_foreseen_ends_no_stream(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """A generation was removed while its files were read: signs of life of all streams ceased, for good."""
+    asked: list[int] = []
+
+    def found(*_: Any) -> Any:
+        asked.append(1)
+        if 1 < len(asked) < 5:
+            raise FileNotFoundError("definition.json")
+        return SimpleNamespace(key="old" if len(asked) < 10 else "new")
+
+    assert followed(Streams(), found, monkeypatch).left
+    assert [one.getMessage() for one in caplog.records] == ["where changes of view v are could not be looked up"]

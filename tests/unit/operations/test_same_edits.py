@@ -12,7 +12,7 @@ from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import definition_of
 from cdc.pipeline.reference import markdown
 from operations.state.folder import register_of
-from spark.disk.made_of import add_table, define, outdated
+from spark.disk.made_of import add_table, define, keep_definition, outdated, proposed
 
 FILE = """\
 version: 1
@@ -79,6 +79,23 @@ def test_a_short_name_is_read_by_what_is_captured(tmp_path: Path, captured: str)
 @pytest.mark.parametrize("captured", ["public.t, public.w, other.t, other.w", "public.*, other.*"])
 def test_a_name_that_two_schemas_may_have_is_taken_for_neither(tmp_path: Path, captured: str) -> None:
     assert differs(tmp_path, "tables: [t, w]", "tables: [public.t, public.w]", captured) == ["sink.tables changed"]
+
+
+def test_a_short_name_that_was_kept_is_what_it_was_then(tmp_path: Path) -> None:
+    """The rows of two tables came into one cache: another schema's `t` is captured by now, and nothing was built."""
+    first = load(tmp_path, "tables: [t]")
+    generation = register_of(first, "cache").generation()
+    shaped = {**proposed(generation, first, ["public.t"]), "shapes": {"public.t": 7, "public.w": 8}}
+    keep_definition(generation, shaped)
+    for now, captured, why in [
+        ("tables: [other.t]", "public.w, other.t", ["sink.tables changed"]),
+        ("tables: [other.t]", "other.*, public.w", ["sink.tables changed"]),
+        ("tables: [other.t]", f"{BOTH}, other.t", ["sink.tables changed"]),
+        ("tables: [public.t]", f"{BOTH}, other.t", []),
+        ("tables: [t]", BOTH, []),
+    ]:
+        text = FILE.replace("root: public.t", "root: public.w").format(folder=tmp_path, keeps=now, captured=captured)
+        assert outdated(loads(text, "p.yaml"), generation) == why, (now, captured)
 
 
 def test_what_a_sink_of_all_tables_took_up_later_may_be_named(tmp_path: Path) -> None:

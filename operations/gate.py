@@ -22,6 +22,7 @@ from cdc.fold import FoldView
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
+from cdc.resolve.names import error
 from cdc.resolve.views import in_tables, refuse_unlike_tables, resolve_view, resolve_views, unlike_tables
 from cdc.saying import Say
 from cdc.stateful import StatefulView
@@ -37,7 +38,7 @@ from operations.state.history import keeps_history, root_tables
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
-from spark.disk.made_of import as_defined, outdated
+from spark.disk.made_of import as_defined, moved, outdated
 from spark.disk.notes import glance
 from spark.disk.state import Generation
 
@@ -107,6 +108,8 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
             refuse_unlike_tables(pipeline, name, odd if kept_too or not odd else _not_kept(pipeline, name, odd))
             if keeps_history(pipeline, name):  # `run` would go on without one, and the log forgets
                 root_tables(pipeline, catalogue, name)
+            if sink.tables == "all" and sink.form == "columns":
+                _refuse_moved(pipeline, name)
     resolved = {view.name for _, view in placed}
     for name in pipeline.views:
         if name not in resolved:
@@ -121,6 +124,23 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
             refuse_no_store(as_defined(pipeline, one), one)
     once = {str(part): part for part in found.wrong}
     return list(once.values())
+
+
+def _refuse_moved(pipeline: Pipeline, sink: str) -> None:
+    """Refuse a warehouse of all tables a table that has come to another schema: it would be written to the table, and
+    its history to the history, of what it was, whose flow's place is one in another topic."""
+    register = register_of(pipeline, sink)
+    living = register.generation(register.living())
+    if not living.started or outdated(pipeline, living):
+        return  # another one is to be built, under the names that the file gives it
+    for former, table in moved(pipeline, living, pipeline.source.tables):
+        raise error(
+            pipeline,
+            ("sinks", sink, "namespace"),
+            f"{table} would be called in sink {sink} what {former} is: that one's table, and history, are there",
+            f"give sink {sink} another `namespace`: its tables are made anew there beside the living ones, which go on"
+            f" without {table}",
+        )
 
 
 def _generations(pipeline: Pipeline) -> Iterator[Generation]:

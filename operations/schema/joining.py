@@ -9,7 +9,7 @@ from cdc.resolve.views import refuse_unlike_tables, resolve_views
 from operations.opened import going_on, kept_tables, with_table, without_absent
 from operations.state.folder import register_of
 from operations.state.frozen import known_to
-from spark.disk.made_of import add_table, note_taken_up
+from spark.disk.made_of import add_table, moved, note_taken_up
 from spark.disk.state import Generation
 
 
@@ -74,6 +74,10 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
 
 def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> ConfigError | None:
     """Why a generation can't keep a table besides; None if it can."""
+    if pipeline.sinks[generation.sink].form == "columns":
+        # Its flow would go on from the other's checkpoint, whose partitions are another topic's.
+        for former, _ in moved(pipeline, generation, [table]):
+            return ConfigError(f"{former} had this name in it: table, place and history are that one's")
     known = known_to(pipeline, generation, catalogue)
     try:
         defined = with_table(pipeline, generation, table)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,11 +176,24 @@ def _moved(pipeline: Pipeline, generation: Generation) -> list[str]:
     called the same: as a rule the same one, after ALTER TABLE … SET SCHEMA. What they are called in documents is one
     name, so the generation can't take that one up, and goes on without its changes.
 
-    A warehouse of all tables lets go of the one, and has a flow for each.
+    A warehouse of all tables lets go of the one, and has a flow for each; nor could a new one be built beside a history
+    of that name: `check`, `plan` and `apply` refuse the file (``operations/gate.py``).
     """
     part = pipeline.sinks[generation.sink]
     if part.tables == "all" and part.form == "columns":
         return []
+    return [f"{one} is {table} now" for one, table in moved(pipeline, generation, pipeline.source.tables)]
+
+
+def moved(pipeline: Pipeline, generation: Generation, tables: Iterable[str]) -> list[tuple[str, str]]:
+    """Tables that a generation reads and the file has captured no more, each with the one of another schema that is
+    called the same and that it has not read.
+
+    Args:
+        pipeline: the loaded file.
+        generation: one that has been begun.
+        tables: ``schema.table`` of those that may have its name now.
+    """
     try:
         known = generation.known()
     except StateError:
@@ -188,8 +201,8 @@ def _moved(pipeline: Pipeline, generation: Generation) -> list[str]:
     read, before = (() if known is None else known.topic_ids), pipeline.topic("")
     left = {topic.removeprefix(before) for topic in read if topic.startswith(before)}
     left = {table for table in left if not pipeline.captures(table)}
-    new = [table for table in pipeline.source.tables if pipeline.topic(table) not in read]
-    return [f"{one} is {table} now" for one in sorted(left) for table in new if _short(one) == _short(table)]
+    new = [table for table in tables if pipeline.topic(table) not in read]
+    return [(one, table) for one in sorted(left) for table in new if _short(one) == _short(table)]
 
 
 def _short(table: str) -> str:

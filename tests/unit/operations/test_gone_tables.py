@@ -17,6 +17,7 @@ from cdc.view import View
 from operations import gate, opened
 from operations.edits.changes import changes_between
 from operations.generations.outdated import asked
+from operations.schema import joining
 from operations.state.catalogue import captured_table
 from operations.state.folder import register_of
 from operations.state.frozen import known_to, with_gone
@@ -120,6 +121,25 @@ def test_a_generation_goes_on_as_it_was_made_without_a_table_that_was_taken_out_
     assert gate.wrong_in_generations(without, LEFT, no_spark) == []
     new = register_of(without, sink).generation(2)  # takes the file and its tables as they are now
     assert new.known() is None and "public.lines" not in known_to(without, new, LEFT).tables
+
+
+def test_a_warehouse_of_all_tables_refuses_a_table_that_was_moved_to_another_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its flow went on from the place that the former one had in another topic, and failed for good, as did its whole
+    history: an operator met both."""
+    fill(load(tmp_path, NAMED, "all"), "warehouse", monkeypatch)
+    pipeline = load(tmp_path, "public.orders, archive.lines", "all")
+    refusal = "archive.lines would be called in sink warehouse what public.lines is"
+    [wrong] = [one for one in gate.wrong_in_file(pipeline, MOVED, no_spark) if "archive.lines would" in str(one)]
+    assert wrong.what.endswith(f"{refusal}: that one's table, and history, are there")
+    said: list[str] = []
+    assert not joining.take_up(pipeline, "warehouse", MOVED, "archive.lines", said), "nor by a running one"
+    assert "public.lines had this name in it" in said[0]
+    assert joining.lacking(pipeline, "warehouse", MOVED) == set()
+    elsewhere = pipeline.sinks["warehouse"].model_copy(update={"namespace": "other"})
+    anew = pipeline.model_copy(update={"sinks": {"warehouse": elsewhere}})
+    assert not [one for one in gate.wrong_in_file(anew, MOVED, no_spark) if "archive.lines would" in str(one)]
 
 
 def test_a_table_of_another_schema_has_the_name_of_one_that_was_taken_out(

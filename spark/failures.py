@@ -51,6 +51,11 @@ _CLOCK = re.compile(
     "Expected sorted (?:snapshot|previous metadata) log entries"
     "|Invalid update timestamp [0-9]+: before (?:last|the latest) "
 )
+# Spark's Kafka source begins with what it fears ("Some data may have been lost", and how to have it say nothing), and
+# ends with what it has seen.
+_SEEN = re.compile(
+    r"may have been lost because they are not available in Kafka.*?^Reason:\s*(\S.*?)$", re.DOTALL | re.MULTILINE
+)
 BEHIND = worded(
     "this machine's clock is more than a minute behind the newest commit of the warehouse's table",
     means="the warehouse takes no commit that seems older than what it holds; nothing was written, nothing is lost",
@@ -101,6 +106,8 @@ def explain(text: str) -> str:
         return ours[-1].strip()
     if _CLOCK.search(text):
         return BEHIND
+    if seen := _SEEN.search(text):
+        return f"the log is not what this flow has read: {seen[1][:500]}"
     causes = [
         line.strip().removeprefix(": ")
         for line in text.splitlines()

@@ -185,7 +185,7 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     if gone is not None:
         return Judgement("stopped", gone + (f"; its last error: {_first(facts.error)}" if facts.error else ""), RUN)
     if facts.state == "failed":
-        remedy = _way_out(facts.error) or "`headwater status FILE` has the whole"
+        remedy = _way_out(facts.error) or "the log of `run` has the whole"
         return Judgement("failed", _first(facts.error), remedy)
     if facts.state == "retrying":
         return Judgement("retrying", _first(facts.error), _way_out(facts.error))

@@ -75,6 +75,19 @@ def test_who_gives_no_reason_is_told_of_so(text: str) -> None:
     assert explain(text).endswith("no reason was given; see Spark's log")
 
 
+def test_what_spark_has_seen_of_the_log_is_told_and_not_what_it_fears() -> None:
+    """`Some data may have been lost because they are not available in Kafka any more;` was all of it."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [KAFKA_DATA_LOSS.PARTITIONS_DELETED] Some data may"
+        " have been lost because they are not available in Kafka any more;\n"
+        "either the data was aged out by Kafka or the topic may have been deleted before all the data in the\n"
+        "topic was processed.\n"
+        "If you don't want your streaming query to fail on such cases, set the source option failOnDataLoss to false.\n"
+        "Reason:\nPartitions Set(shop.public.t-0) have been deleted. SQLSTATE: XXKST\n"
+    )
+    assert explain(text).startswith("the log is not what this flow has read: Partitions Set(shop.public.t-0) have been")
+
+
 def test_an_error_of_ours_passes() -> None:
     def fenced(_batch: Any, _number: int) -> None:
         raise Fenced("taken over")

@@ -118,7 +118,7 @@ def _late(facts: SourceFacts) -> Judgement:
     if min(facts.still, facts.written) <= facts.limit:
         large = facts.still > facts.limit
         what = "a large transaction, and the slot moves at its end" if large else "older commits"
-        again = _AGAIN if facts.still > LARGE_SECONDS else None
+        again = _AGAIN if large and facts.still > LARGE_SECONDS else None
         return Judgement("behind", f"the connector is behind the database: it reads {what}", again)
     cause = f"the slot has not moved for {facts.still:,.0f} s: the connector or its WAL sender hangs"
     return Judgement("stalled", cause, STANDS_STILL)

@@ -229,6 +229,9 @@ def test_who_reads_a_transaction_again_and_again_is_told_how_that_is_known() -> 
     assert told.judgement == "behind" and "Kafka Connect's worker" in (told.remedy or "")
     late = replace(reads, still=1.0, written=float("inf"))
     assert judge_source(late).remedy is None, "older commits are read"
+    rare = replace(late, limit=3 * LARGE_SECONDS, age=4 * LARGE_SECONDS, still=2 * LARGE_SECONDS)
+    told = judge_source(rare)
+    assert (told.judgement, told.remedy) == ("behind", None), "heartbeats are an hour apart: older commits are read"
 
 
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:

@@ -21,9 +21,9 @@ from cdc.errors import SourceError, SourceUnavailable
 from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
 from connectors.captured import Captured
 from connectors.database.visibility import Visible
+from connectors.progress import Total
 from connectors.resnapshot import Wish
 from connectors.rest import Status
-from connectors.progress import Total
 from connectors.signals import Heard
 from connectors.snapshot import Waiting
 from tests.support.killed import killed_in_a_fork

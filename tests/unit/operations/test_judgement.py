@@ -112,6 +112,12 @@ def test_what_is_behind_has_one_age(source: Judgement) -> None:
         (replace(LOG, age=None, still=195.0, written=3.0), "behind", "a large transaction"),
         (replace(LOG, age=200.0, still=195.0, written=3.0, failed_ago=20.0, failed_why="over"), "retrying", "over"),
         (replace(LOG, age=200.0, still=195.0, written=3.0, slot_active=False), "stalled", "nobody reads"),
+        # Brokers that are silent hold up the connector, and Kafka Connect: to restart these helps nobody.
+        (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers"), "retrying", "no brokers"),
+        (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers", slot_active=False), "retrying", "no brokers"),
+        (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers", **SILENT), "retrying", "no brokers"),
+        (replace(LOG, age=200.0, still=195.0, kafka_error="once", written=3.0), "behind", "a large transaction"),
+        (replace(LOG, age=1.0, kafka_error="once"), "well", ""),
         # It says RUNNING while it reads up to what it fails at again.
         (
             replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"),

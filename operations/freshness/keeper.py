@@ -162,7 +162,7 @@ class Keeper:
             self._source = replace(self._source, written_at=look.at)
 
     def _confirm(self, source: SourceLog, confirmed: int) -> None:
-        """Bind what the slot has confirmed with the topics' ends; brokers that are silent are asked at the next look."""
+        """Bind what the slot has confirmed with the topics' ends; silent brokers are asked again at the next look."""
         try:
             self._marks.confirm(source.entry(confirmed, self._topics, quick=True))
             self._source = replace(self._source, kafka_error=None)

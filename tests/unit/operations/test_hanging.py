@@ -59,7 +59,7 @@ def test_brokers_are_asked_now_and_then_and_nothing_is_known_once_all_get_on() -
 
 
 def test_a_transaction_that_was_seen_before_brokers_fell_silent_does_not_hang_for_that() -> None:
-    """After 90 s of silence whichever had been under way was to be aborted, and with the brokers' first answer again."""
+    """After 90 s of silence whichever had been under way was to be aborted; then at the brokers' first answer."""
     hanging = Hanging()
 
     def silent() -> tuple[Ends, Ends]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from psycopg import sql
 from psycopg.errors import LockNotAvailable, QueryCanceled
@@ -40,7 +41,8 @@ class TableProgress:
         table: ``schema.table``.
         rows: records in its topic so far; rows scanned, once it is done. While missed deletes are looked for, records
             looked at.
-        total: rows in the table when the wait began, or an estimate; None if not known, or if there are more.
+        total: rows in the table when the wait began, or an estimate; None if not known, or if there are more than were
+            estimated.
         done: all of its rows are in the topic.
         sweeping: missed deletes are looked for now.
         swept: rows that were in the topic and not in the table, and are deleted now; None if nobody looked.
@@ -73,6 +75,13 @@ class Progress:
     sweeps: int = 0
 
 
+class Total(NamedTuple):
+    """How many rows a table has; counted one by one, or estimated."""
+
+    rows: int
+    counted: bool
+
+
 class SnapshotMeter:
     """Measures one table's snapshot by its topic's growth.
 
@@ -96,13 +105,16 @@ class SnapshotMeter:
             self.before = records if self.again else 0
         if done and self.table in heard.rows:
             return TableProgress(self.table, heard.rows[self.table], heard.rows[self.table], done=True, swept=swept)
-        rows = records - self.before
-        if self.total is not None and rows > self.total:  # an estimate that was too low: it would be 100 % to the end
-            self.total = None
-        return TableProgress(self.table, rows, self.total, done=done, swept=swept, read=read)
+        rows, total = records - self.before, self.total
+        if total is None:
+            return TableProgress(self.table, rows, None, done=done, swept=swept, read=read)
+        if rows > total.rows and not done and not total.counted:  # it was too low: it would be 100 % to the end
+            return TableProgress(self.table, rows, None, done=done, swept=swept, read=read)
+        # More records than were counted are changes that came meanwhile, as are those after its end.
+        return TableProgress(self.table, min(rows, total.rows), total.rows, done=done, swept=swept, read=read)
 
 
-def total_rows(connection: Connection, table: str) -> int | None:
+def total_rows(connection: Connection, table: str) -> Total | None:
     """Rows of a table and its partitions: counted when few, else estimated; None if only counting tells, or if that
     takes too long, or somebody has locked the table: nothing depends on it."""
     with explained(f"counting rows of {table}"), suppress(QueryCanceled, LockNotAvailable):
@@ -113,7 +125,7 @@ def total_rows(connection: Connection, table: str) -> int | None:
         if unknown_bytes > COUNT_ROWS * ROW_BYTES:
             return None
         if rows > COUNT_ROWS or all_bytes > COUNT_ROWS * ROW_BYTES:
-            return int(rows) or None
+            return Total(int(rows), counted=False) if int(rows) else None
         counted = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(table))).fetchone()
-        return int(counted[0]) if counted else None
+        return Total(int(counted[0]), counted=True) if counted else None
     return None

@@ -17,7 +17,7 @@ _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 LSN_BITS = 52
 MAX_LSN = (1 << LSN_BITS) - 1
 # A cluster's WAL begins with its second segment (initdb), and a segment has 1 MiB at the least: no change stands
-# before. What a fill of joined documents counts, its slices, does.
+# before. What a fill of joined documents counts, its slices, does (spark/join/engine.py says how many they may be).
 FIRST_LSN = 1 << 20
 MAX_EPOCH = (1 << (63 - LSN_BITS)) - 1
 

@@ -33,12 +33,15 @@ class Hanging:
             return
         self._looked = now
         written, readable = ask()
+        # Whether it stood while brokers gave no answer nobody has seen: that is no time of its standing.
+        gap = now - self._answered
+        unseen = gap if gap > 2 * LOOK_SECONDS else 0.0
         found = {}
         for topic, parts in readable.items():
             for part, end in parts.items():
                 if end < written.get(topic, {}).get(part, 0):
                     before, since = self._since.get((topic, part), (end, now))
-                    found[topic, part] = (end, since if before == end else now)
+                    found[topic, part] = (end, min(since + unseen, now) if before == end else now)
         self._since, self._answered = found, now
 
     def forget(self) -> None:

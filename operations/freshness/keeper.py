@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 
 from cdc.errors import ConnectError, DiskFull, HeadwaterError, KafkaError
+from cdc.log.ends import Offsets
 from cdc.pipeline import Pipeline
 from cdc.repeating import Repeating
 from connectors.debezium import connector_name
@@ -142,7 +143,7 @@ class Keeper:
         look = self._standing(source)
         confirmed = look.standing.confirmed_lsn
         if confirmed is not None and self._topics and self._marks.wanting(confirmed):
-            self._marks.confirm(source.entry(confirmed, self._topics))
+            self._confirm(source, confirmed)
         as_of = max(self._marks.bound or 0.0, self._source.as_of or 0.0) or None
         moved = confirmed is not None and confirmed != self._confirmed
         self._confirmed = confirmed
@@ -156,19 +157,33 @@ class Keeper:
             error=None,
             reading=reading,
         )
-        # After Postgres was told to answer: brokers that are silent do not make it silent.
+        # After Postgres was told to answer: brokers that take their time do not make it silent.
         if self._streams(source, moved or not late):
             self._source = replace(self._source, written_at=look.at)
+
+    def _confirm(self, source: SourceLog, confirmed: int) -> None:
+        """Bind what the slot has confirmed with the topics' ends; silent brokers are asked again at the next look."""
+        try:
+            self._marks.confirm(source.entry(confirmed, self._topics, quick=True))
+            self._source = replace(self._source, kafka_error=None)
+        except KafkaError as error:  # Postgres has answered all the same
+            self._source = replace(self._source, kafka_error=error.what)
 
     def _streams(self, source: SourceLog, gets_on: bool) -> bool:
         """Whether records come into the log, though the slot does not move."""
         if gets_on:
             self._streaming.forget()
             return False
+
+        def written() -> Offsets:
+            found = source.written()
+            self._source = replace(self._source, kafka_error=None)
+            return found
+
         try:
-            return self._streaming.look(source.written, time.monotonic())
+            return self._streaming.look(written, time.monotonic())
         except KafkaError as error:  # then nothing comes into the log, and the slot has been asked all the same
-            _log.debug("freshness: %s", error.what)
+            self._source = replace(self._source, kafka_error=error.what)
             return False
 
     def _see_hanging(self, source: SourceLog, now: float) -> None:
@@ -185,7 +200,7 @@ class Keeper:
             return
         try:
             self._hanging.look(lambda: source.both_ends(topics), time.monotonic())
-        except KafkaError as error:  # as in `_streams`
+        except KafkaError as error:  # of other topics, and not at each look: it would come and go
             _log.debug("freshness: %s", error.what)
 
     def _standing(self, source: SourceLog) -> Look:

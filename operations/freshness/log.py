@@ -142,21 +142,27 @@ class SourceLog:
         busy = {table: entry for table, entry in captured.items() if entry.state != "done"}
         return sorted(busy.keys() - self._read(busy))
 
-    def entry(self, confirmed_lsn: int, topics: Collection[str]) -> LedgerEntry:
+    def entry(self, confirmed_lsn: int, topics: Collection[str], *, quick: bool = False) -> LedgerEntry:
         """The log's ends now, for what the slot had confirmed before.
 
         It is silent of tables whose rows are still being read, or of which changes are missing: they were not, or will
         not be, in the part of the log that the slot has confirmed.
 
+        Args:
+            confirmed_lsn: what the slot had confirmed.
+            topics: whose ends.
+            quick: brokers are asked once, and not for long: who asks will ask again.
+
         Raises:
             SourceUnavailable, KafkaUnavailable: no answer (transient).
         """
         silent = self._silent()
-        self._count(topics, self._kafka)
+        kafka = self._kafka.impatient(QUICK_SECONDS) if quick else self._kafka
+        self._count(topics, kafka)
         wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts and topic not in silent}
         # The ids last: a topic that is made anew after the look at its ends then has another one.
-        ends = self._kafka.ends(wanted, written=True)  # connectors/ledger.py says why
-        ids = ids_of(self._kafka.admin, wanted, self._kafka.bootstrap, heard=self._kafka.heard)
+        ends = kafka.ends(wanted, written=True)  # connectors/ledger.py says why
+        ids = ids_of(kafka.admin, wanted, kafka.bootstrap, heard=kafka.heard)
         return LedgerEntry(confirmed_lsn, ends, silent, ids)
 
     def both_ends(self, topics: Collection[str]) -> tuple[Offsets, Offsets]:

@@ -118,7 +118,7 @@ class SourceNote(SourceWords):
         since: when the process that writes it began to look.
         as_of: everything that was committed before is in the log (epoch seconds); None while that is not known.
         moved_at: when the slot was last seen to get on, or to have nothing to do.
-        answered_at: when Postgres and, if it had to be asked, Kafka last answered; 0 for never.
+        answered_at: when Postgres and, of tables that are being read, Kafka last answered; 0 for never.
         connect_answered_at: when Kafka Connect last answered; 0 for never.
         failed_at: when the connector was last seen to have failed (epoch seconds); None for never.
         failed_why: why; it may have been started again meanwhile, and fail again.

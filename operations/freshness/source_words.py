@@ -14,7 +14,8 @@ class SourceWords:
     """What is said.
 
     Attributes:
-        error: why Postgres, or Kafka if it had to be asked, does not answer now; None if they do.
+        error: why Postgres does not answer now, or Kafka of tables that are being read; None if they do.
+        kafka_error: why brokers did not tell how far the log goes when they were last asked; None if they did.
         reading: captured tables whose rows are being read.
         connector: Kafka Connect's word for the connector; ``absent``, or ``unknown`` when Connect does not answer.
         tasks: the same for each task.
@@ -25,6 +26,7 @@ class SourceWords:
     """
 
     error: str | None = None
+    kafka_error: str | None = None
     reading: Sequence[str] = ()
     connector: str = "unknown"
     tasks: Sequence[str] = ()

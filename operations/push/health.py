@@ -92,7 +92,7 @@ def _noted(found: dict[str, Any]) -> tuple[float, Health]:
 def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
     """How each webhook and topic of the file is, as far as this state folder knows."""
     for outlet in outlets(pipeline):
-        at, health = glance(note_path(pipeline, outlet.name), _noted, (0.0, Health()))
+        at, health = glance(note_path(pipeline, outlet.name), _noted, (0.0, Health()), withheld=True)
         if ago(at, time.time()) > STALE_SECONDS:
             health.state = "stopped"
         if rests(pipeline, outlet.sink):  # whatever the note says: it is ended at the next step of `run`

@@ -14,7 +14,8 @@ T = TypeVar("T")
 class Standing(Generic[T]):
     """The one entry of each key that stands, of entries in the order of the log: the rule of ``spark.warehouse.merge``.
 
-    That is the newest version, unless a delete without a version lies behind it in the log.
+    That is the newest version, unless a delete without a version lies behind it in the log. Of such deletes only
+    the one with the highest offset is known, whichever partition it is in.
 
     Args:
         entry_of: the entry in what is taken in.

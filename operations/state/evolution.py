@@ -161,7 +161,13 @@ def read_progress(pipeline: Pipeline) -> list[Progress]:
 
 
 def read_asked(pipeline: Pipeline) -> dict[str, str]:
-    """Tables that are being read again -> what was asked for, of which shape: it is not asked for twice."""
+    """Tables that are being read again -> what was asked for, of which shape: it is not asked for twice.
+
+    A damaged note says nothing: what was in it is asked for once more, which takes time and changes nothing.
+
+    Raises:
+        OSError: the system does not let us read it; to ask once more at each attempt would end never.
+    """
     return glance(pipeline_folder(pipeline) / "asked.json", dict, {})
 
 

@@ -87,7 +87,11 @@ def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
     """Timelines of the source that are one history: a promoted standby was followed from each to the next."""
     path = state_dir(pipeline) / pipeline.name / "source.json"
     # Who knows nothing of it follows nobody.
-    return glance(path, lambda seen: frozenset((*seen.get("followed", ()), seen["timeline"])), frozenset())
+    return glance(path, _timelines, frozenset(), withheld=True)
+
+
+def _timelines(seen: Any) -> frozenset[int]:
+    return frozenset((*seen.get("followed", ()), seen["timeline"]))
 
 
 def _number(folder: Path) -> Any:

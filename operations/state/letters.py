@@ -61,7 +61,7 @@ def _of(pipeline: Pipeline, sink: str, number: int) -> Count | None:
             more if isinstance(more, bool) else number in more,
         )
 
-    return glance(register_of(pipeline, sink).folder / NOTE, of, None)
+    return glance(register_of(pipeline, sink).folder / NOTE, of, None, withheld=True)
 
 
 def refuse_more_letters(pipeline: Pipeline, sink: str, number: int) -> None:

@@ -108,4 +108,4 @@ def _names(told: list[Any]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return glance(path, dict, {})
+    return glance(path, dict, {}, withheld=True)

@@ -111,7 +111,8 @@ def read_window(pipeline: Pipeline) -> Window:
         samples = tuple(Sample(float(at), int(retained)) for at, retained in raw["samples"])
         return Window(samples, {str(xid): float(at) for xid, at in raw["first_seen"].items()})
 
-    return glance(_folder(pipeline) / "wal.json", of, Window())  # only the forecast is missing, for a minute
+    # Only the forecast is missing, for a minute.
+    return glance(_folder(pipeline) / "wal.json", of, Window(), withheld=True)
 
 
 def read_weighed(pipeline: Pipeline) -> Weighed | None:
@@ -122,7 +123,7 @@ def read_weighed(pipeline: Pipeline) -> Weighed | None:
         known = raw["slot"] == pipeline.source.slot and found.level in RANK
         return found if known and ago(found.at, time.time()) <= WEIGHED_SECONDS else None
 
-    return glance(_folder(pipeline) / "wal.json", of, None)
+    return glance(_folder(pipeline) / "wal.json", of, None, withheld=True)
 
 
 def write_window(pipeline: Pipeline, window: Window, budget: Budget | None = None) -> None:
@@ -160,7 +161,7 @@ def note_release(pipeline: Pipeline, released: Released | None) -> None:
 
 def read_release(pipeline: Pipeline) -> Released | None:
     """What was noted, if it is of this slot."""
-    found = glance(_folder(pipeline) / "released.json", lambda note: Released(**note), None)
+    found = glance(_folder(pipeline) / "released.json", lambda note: Released(**note), None, withheld=True)
     return found if found is not None and found.slot == pipeline.source.slot else None
 
 

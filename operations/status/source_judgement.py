@@ -33,7 +33,7 @@ class SourceFacts(SourceWords):
         age: of the log, in seconds, measured from the commits; None when not known.
         limit: above which age something is wrong.
         still: seconds since the slot was last seen to get on.
-        silent: seconds since Postgres, and Kafka if it was asked, last answered.
+        silent: seconds since Postgres, and Kafka of tables that are being read, last answered.
         connect_silent: seconds since Kafka Connect last answered.
         failed_ago, failed_why: seconds since the connector was last seen to have failed, None for never; and why.
         written: seconds since records were last seen to come into the log while the slot stood still.
@@ -107,6 +107,11 @@ def _fails_again(facts: SourceFacts) -> bool:
 
 
 def _late(facts: SourceFacts) -> Judgement:
+    gets_on = min(facts.still, facts.written) <= facts.limit
+    if facts.kafka_error is not None and not gets_on:  # the connector waits for them, too, and so does its worker
+        return Judgement(
+            "retrying", facts.kafka_error, "see to it that Kafka's brokers answer; the rest comes by itself"
+        )
     if facts.connector == "unknown":
         cause = facts.connector_error or "Kafka Connect does not answer"
         return Judgement("stalled", cause, "start Kafka Connect's worker")
@@ -115,10 +120,10 @@ def _late(facts: SourceFacts) -> Judgement:
         return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
     if facts.slot_active is False:
         return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", STANDS_STILL)
-    if min(facts.still, facts.written) <= facts.limit:
+    if gets_on:
         large = facts.still > facts.limit
         what = "a large transaction, and the slot moves at its end" if large else "older commits"
-        again = _AGAIN if facts.still > LARGE_SECONDS else None
+        again = _AGAIN if large and facts.still > LARGE_SECONDS else None
         return Judgement("behind", f"the connector is behind the database: it reads {what}", again)
     cause = f"the slot has not moved for {facts.still:,.0f} s: the connector or its WAL sender hangs"
     return Judgement("stalled", cause, STANDS_STILL)

@@ -40,17 +40,26 @@ def read_note(path: Path, of: Callable[[Any], _T], fix: str, means: str = "nothi
         raise StateError(f"{path} can't be read: {said}", means=means, fix=fix) from error
 
 
-def glance(path: Path, of: Callable[[Any], _T], default: _T) -> _T:
+def glance(path: Path, of: Callable[[Any], _T], default: _T, *, withheld: bool = False) -> _T:
     """What a note says that only shows how things are: nothing hangs on it.
 
     Args:
         path: of the note.
         of: makes something of its JSON.
-        default: of one that is not there, or can't be read.
+        default: of one that is not there, or is damaged.
+        withheld: it is also of one that the system does not let us read. Else nobody would be told of missing rights:
+            who is at work would seem not to be.
+
+    Raises:
+        OSError: the system does not let us read it.
     """
     try:
         return of(json.loads(path.read_text()))
-    except (OSError, *_OTHERWISE):
+    except (FileNotFoundError, NotADirectoryError, *_OTHERWISE):
+        return default
+    except OSError:
+        if not withheld:
+            raise
         return default
 
 

@@ -34,8 +34,9 @@ LEAST_PIECE, PIECE, LARGEST_PIECE = 20, 500, 2000
 FAN_OUT = 2000
 
 # A fill writes documents under the number of its slice plus this. No counter remembers it: the position of any change
-# is greater (``FIRST_LSN``: a slice has 5,000 records at the least). A worker that was frozen in an
-# earlier slice can't put its document over a later one's.
+# is greater than the number of a slice, of which a fill has fewer than ``FIRST_LSN``: a slice has 100,000 records, or
+# what ``engine.max_offsets_per_trigger`` says (of 1,000 each a million slices are a billion records). A worker that was
+# frozen in an earlier slice can't put its document over a later one's.
 FILLED = 1
 
 T = TypeVar("T")

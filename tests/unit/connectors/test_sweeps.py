@@ -21,6 +21,7 @@ from cdc.errors import SourceError, SourceUnavailable
 from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
 from connectors.captured import Captured
 from connectors.database.visibility import Visible
+from connectors.progress import Total
 from connectors.resnapshot import Wish
 from connectors.rest import Status
 from connectors.signals import Heard
@@ -212,7 +213,7 @@ def test_who_waits_for_other_tables_is_not_told_of_one_that_can_not_be_swept(
     monkeypatch.setattr(snapshot, "sweep_missed", lambda *_: {"s.t": REFUSED, "s.u": 7})
     monkeypatch.setattr(snapshot, "read_connector", lambda *_: SimpleNamespace(status=None, streaming=True))
     monkeypatch.setattr(snapshot, "read_captured", lambda *_: dict(kept))
-    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: 7)
+    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: Total(7, counted=True))
     ended: list[str] = []
     monkeypatch.setattr(snapshot, "end_lost", lambda *_: ended.append("lost"))
     made = servers(connector)

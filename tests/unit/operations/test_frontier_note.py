@@ -247,20 +247,24 @@ def test_of_a_slot_nothing_is_known_while_postgres_is_away(pipeline: Pipeline) -
 def test_the_slot_is_known_while_kafka_is_away(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """It fills meanwhile: this is when somebody has to know."""
 
-    def entry(*_: object) -> LedgerEntry:
+    def entry(*_: object, quick: bool = False) -> LedgerEntry:
+        assert quick
         raise KafkaUnavailable("no answer")
 
     slot = SimpleNamespace(active=True, wal_status="reserved", behind_bytes=70, safe_bytes=9)
     look = SimpleNamespace(at=5.0, standing=SimpleNamespace(confirmed_lsn=8))
     noting = Keeper(pipeline)
-    noting._log = SimpleNamespace(look=lambda _: look, slot=lambda: slot, entry=entry, close=lambda: None)  # type: ignore[assignment]
+    noting._log = SimpleNamespace(  # type: ignore[assignment]
+        look=lambda _: look, slot=lambda: slot, entry=entry, reading=list, close=lambda: None
+    )
     noting._topics = {"t"}  # type: ignore[assignment]
     monkeypatch.setattr(Marks, "seen", lambda self, _look: self)
     monkeypatch.setattr(Marks, "wanting", lambda _self, _confirmed: True)
     noting._look()
     noting._tell()
     note = read_source_note(pipeline)
-    assert note is not None and note.error == "no answer"
+    assert note is not None and (note.error, note.kafka_error) == (None, "no answer")
+    assert time.time() - note.answered_at < 60, "Postgres has answered"
     assert (note.slot_there, note.slot_active, note.slot_retained_bytes, note.slot_safe_bytes) == (True, True, 70, 9)
 
 

@@ -26,10 +26,18 @@ def looked(hanging: Hanging, written: Ends, readable: Ends, now: float) -> str |
     return hanging.of(["t", "u"], now)
 
 
+def stands(hanging: Hanging, written: Ends, readable: Ends, since: float) -> str | None:
+    """What is told after it was seen to stand for long enough, look by look."""
+    for at in range(int(since), int(since + STANDS_SECONDS) + 1, int(LOOK_SECONDS)):
+        told = looked(hanging, written, readable, float(at))
+    return told
+
+
 def test_a_partition_whose_end_stands_below_what_is_written_is_named() -> None:
     hanging, written = Hanging(), {"t": {0: 9, 1: 9}}
     assert looked(hanging, written, {"t": {0: 9, 1: 5}}, 0.0) is None, "it may be about to end"
-    assert looked(hanging, written, {"t": {0: 8, 1: 5}}, STANDS_SECONDS) == "t, partition 1"
+    assert stands(hanging, written, {"t": {0: 9, 1: 5}}, LOOK_SECONDS) == "t, partition 1"
+    assert looked(hanging, written, {"t": {0: 8, 1: 5}}, STANDS_SECONDS + 2 * LOOK_SECONDS) == "t, partition 1"
     assert hanging.of(["u"], STANDS_SECONDS) is None
     assert looked(hanging, {"t": {0: 9, 1: 20}}, {"t": {0: 9, 1: 6}}, 2 * STANDS_SECONDS) is None, "it gets on"
     assert looked(hanging, written, {"t": {0: 9, 1: 9}}, 4 * STANDS_SECONDS) is None
@@ -43,15 +51,15 @@ def test_brokers_are_asked_now_and_then_and_nothing_is_known_once_all_get_on() -
         asked.append(1)
         return {"t": {0: 9}}, {"t": {0: 5}}
 
-    for at in (0.0, 1.0, LOOK_SECONDS, STANDS_SECONDS):
-        hanging.look(ask, at)
-    assert len(asked) == 3 and hanging.of(["t"], STANDS_SECONDS)
+    for at in range(int(STANDS_SECONDS) + 1):
+        hanging.look(ask, float(at))
+    assert len(asked) == 1 + STANDS_SECONDS / LOOK_SECONDS and hanging.of(["t"], STANDS_SECONDS)
     hanging.forget()
     assert hanging.of(["t"], STANDS_SECONDS) is None
 
 
 def test_a_transaction_that_was_seen_before_brokers_fell_silent_does_not_hang_for_that() -> None:
-    """After 90 s of silence whichever had been under way was to be aborted."""
+    """After 90 s of silence whichever had been under way was to be aborted; then at the brokers' first answer."""
     hanging = Hanging()
 
     def silent() -> tuple[Ends, Ends]:
@@ -63,10 +71,12 @@ def test_a_transaction_that_was_seen_before_brokers_fell_silent_does_not_hang_fo
         with pytest.raises(KafkaUnavailable):
             hanging.look(silent, at)
         assert hanging.of(["t"], at) is None
-    assert looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, 3 * STANDS_SECONDS) == "t, partition 0"
+    assert looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, 3 * STANDS_SECONDS) is None
+    assert stands(hanging, {"t": {0: 9}}, {"t": {0: 5}}, 3 * STANDS_SECONDS + LOOK_SECONDS) == "t, partition 0"
     with pytest.raises(KafkaUnavailable):
-        hanging.look(silent, 4 * STANDS_SECONDS)
-    assert hanging.of(["t"], 4 * STANDS_SECONDS), "what was seen to hang nobody has ended"
+        hanging.look(silent, 6 * STANDS_SECONDS)
+    assert hanging.of(["t"], 6 * STANDS_SECONDS), "what was seen to hang nobody has ended"
+    assert looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, 7 * STANDS_SECONDS) == "t, partition 0"
 
 
 def test_what_to_do_is_told_with_the_brokers_own_tool() -> None:
@@ -91,11 +101,12 @@ def test_run_looks_for_one_while_a_flow_is_late(
         return {"t": {0: 9}}, {"t": {0: 5}}
 
     source: Any = SimpleNamespace(both_ends=both_ends)
-    for at in (100.0, 100.0 + STANDS_SECONDS):
+    looks = [100.0 + seconds for seconds in range(0, int(STANDS_SECONDS) + 1, int(LOOK_SECONDS))]
+    for at in looks:
         monkeypatch.setattr(
             "operations.freshness.keeper.time", SimpleNamespace(monotonic=lambda at=at: at, time=time.time)
         )
         noting._see_hanging(source, now)
-    assert asked == ([{"t"}] * 2 if told else [])
+    assert asked == ([{"t"}] * len(looks) if told else [])
     monkeypatch.setattr(Marks, "last", lambda _self: None)
     assert noting._advanced("cache", 1, "main", place, now).uncommitted == told

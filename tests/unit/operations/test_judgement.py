@@ -112,6 +112,12 @@ def test_what_is_behind_has_one_age(source: Judgement) -> None:
         (replace(LOG, age=None, still=195.0, written=3.0), "behind", "a large transaction"),
         (replace(LOG, age=200.0, still=195.0, written=3.0, failed_ago=20.0, failed_why="over"), "retrying", "over"),
         (replace(LOG, age=200.0, still=195.0, written=3.0, slot_active=False), "stalled", "nobody reads"),
+        # Brokers that are silent hold up the connector, and Kafka Connect: to restart these helps nobody.
+        (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers"), "retrying", "no brokers"),
+        (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers", slot_active=False), "retrying", "no brokers"),
+        (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers", **SILENT), "retrying", "no brokers"),
+        (replace(LOG, age=200.0, still=195.0, kafka_error="once", written=3.0), "behind", "a large transaction"),
+        (replace(LOG, age=1.0, kafka_error="once"), "well", ""),
         # It says RUNNING while it reads up to what it fails at again.
         (
             replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"),
@@ -229,6 +235,9 @@ def test_who_reads_a_transaction_again_and_again_is_told_how_that_is_known() -> 
     assert told.judgement == "behind" and "Kafka Connect's worker" in (told.remedy or "")
     late = replace(reads, still=1.0, written=float("inf"))
     assert judge_source(late).remedy is None, "older commits are read"
+    rare = replace(late, limit=3 * LARGE_SECONDS, age=4 * LARGE_SECONDS, still=2 * LARGE_SECONDS)
+    told = judge_source(rare)
+    assert (told.judgement, told.remedy) == ("behind", None), "heartbeats are an hour apart: older commits are read"
 
 
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -17,6 +16,7 @@ from cdc.errors import StateError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
 from cdc.saying import Say
+from operations.child_process import Apart
 from operations.generations.outdated import FILLED, read_filled
 from operations.rebuild.chosen import Chosen
 from operations.rebuild.compared import judged
@@ -319,11 +319,19 @@ def brief(say: Say, *_given: Any) -> dict[str, Any]:
 
 
 def test_what_a_comparison_says_last_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = list[Apart[Any]]()
+
+    class Seen(Apart[Any]):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            proofs.append(self)
+
     monkeypatch.setattr("operations.rebuild.rebuild.compare", brief)
+    monkeypatch.setattr("operations.rebuild.rebuild.Apart", Seen)
     made, told = pipeline(tmp_path), list[str]()
     ready(made, own=False)
     rebuild = Rebuild(Chosen(made, Path("shop.yaml"), "cache", told.append), 1.0, threading.Event())
-    runner = SimpleNamespace(step=lambda: time.sleep(5), doubting=False)
+    runner = SimpleNamespace(step=lambda: proofs[0].ended(60.0), doubting=False)
     assert not rebuild._proven(SimpleNamespace(runner=runner), 2)["equal"]  # type: ignore[arg-type]
     assert told == ["verifying generation 2", "cache: 9 rows compared, 3 differ"]
 

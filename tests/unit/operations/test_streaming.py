@@ -125,33 +125,48 @@ def test_a_connector_that_hangs_is_stalled(tmp_path: Path, monkeypatch: pytest.M
     assert judgement == "stalled" and "restart the connector" in (remedy or "")
 
 
-def test_brokers_that_do_not_answer_are_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the slot is known all the same."""
+BROKERS = ("retrying", "see to it that Kafka's brokers answer; the rest comes by itself")
+
+
+def test_brokers_that_do_not_answer_are_told_and_not_the_connector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connector was to be restarted, which can't help. And the slot is known all the same."""
 
     def away(database: Database, _second: int) -> None:
         database.ends = _away
 
     just_asked = 2 + 40 * int(LOOK_SECONDS)
-    judgement, remedy = judged(tmp_path, monkeypatch, away, just_asked)
+    assert judged(tmp_path, monkeypatch, away, just_asked) == BROKERS
     note = keeper.read_source_note(flights(tmp_path))
-    assert judgement == "stalled" and remedy and note is not None and note.error is None
+    assert note is not None and (note.error, note.kafka_error) == (None, "no answer")
+
+
+def test_a_connector_that_hangs_once_brokers_answer_again_is_stalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def comes_back(database: Database, second: int) -> None:
+        database.ends = _away if second < 100 else lambda: {"t": {0: 7}}
+
+    judgement, remedy = judged(tmp_path, monkeypatch, comes_back)
+    assert judgement == "stalled" and "restart the connector" in (remedy or "")
 
 
 def test_brokers_that_are_silent_do_not_make_postgres_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source was `retrying` and `stalled` in turns: who waits for brokers has heard Postgres before."""
-    seen, takes = list[str](), SILENT_SECONDS - 0.5
+    seen, takes = list[tuple[str, str | None]](), SILENT_SECONDS - 0.5
 
     def silent(database: Database, second: int) -> None:
         def asked() -> Offsets:
             for _ in range(2):
-                judgement, _remedy = database.passes(takes / 2)
-                seen.extend([judgement] if second > 2 * LIMIT else [])
+                told = database.passes(takes / 2)
+                seen.extend([told] if second > 2 * LIMIT else [])
             raise KafkaUnavailable("no answer")
 
         database.ends = asked
 
-    assert judged(tmp_path, monkeypatch, silent)[0] == "stalled"
-    assert set(seen) == {"stalled"} and len(seen) > 10
+    assert judged(tmp_path, monkeypatch, silent) == BROKERS
+    assert set(seen) == {BROKERS} and len(seen) > 10
 
 
 def test_brokers_that_tell_nothing_of_a_late_flow_are_no_error_of_the_source(
@@ -186,12 +201,14 @@ def test_who_looks_at_the_slot_asks_silent_brokers_once_and_not_for_long(
         monkeypatch.setattr(source_log, "read_captured", lambda *_: {"public.a": None})
         monkeypatch.setattr(found, "_connected", lambda: None)
         monkeypatch.setattr(source_log, "within", lambda *_: nullcontext())
-        for ask in (found.written, lambda: found.both_ends([pipeline.topic("public.a")])):
+        topics = [pipeline.topic("public.a")]
+        monkeypatch.setattr(found, "_silent", dict)
+        for ask in (found.written, lambda: found.both_ends(topics), lambda: found.entry(9, topics, quick=True)):
             begun = time.monotonic()
             with pytest.raises(KafkaUnavailable):
                 ask()
             assert time.monotonic() - begun < QUICK_SECONDS + 2
-            found._counts = {pipeline.topic("public.a"): 1}
+            found._counts = {topics[0]: 1}
 
 
 def test_a_slot_that_moves_asks_kafka_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

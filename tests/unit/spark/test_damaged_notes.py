@@ -16,9 +16,10 @@ from cdc.errors import StateError
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from operations.freshness.note import read_source_note
 from operations.run.refusals import opening
 from operations.state.accepted import read_running
-from operations.state.evolution import read_allowed
+from operations.state.evolution import read_allowed, read_asked, read_progress
 from operations.state.folder import followed_timelines
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.filling import FillState, in_fill, is_live, load, save, write_live
@@ -94,6 +95,35 @@ def test_a_damaged_note_that_only_shows_how_things_are_says_nothing(tmp_path: Pa
         (tmp_path / "shop" / name).write_text(text)
     made: Any = SimpleNamespace(name="shop", engine=SimpleNamespace(state_dir=str(tmp_path)))
     assert (followed_timelines(made), read_running(made), read_allowed(made)) == (frozenset(), None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "found"),
+    [
+        ("frontier.json", read_source_note, None),
+        ("asked.json", read_asked, {}),
+        ("evolving.json", read_progress, []),
+    ],
+)
+def test_a_note_that_may_not_be_read_is_not_taken_for_none(
+    tmp_path: Path, name: str, read: Callable[[Any], Any], found: Any
+) -> None:
+    """Rights that were missing read as "nobody is at work", and a table was asked for again at each attempt."""
+    made: Any = SimpleNamespace(name="shop", engine=SimpleNamespace(state_dir=str(tmp_path)))
+    (tmp_path / "shop").mkdir()
+    assert read(made) == found
+    (tmp_path / "shop" / name).write_text("{")
+    assert read(made) == found, "it is damaged"
+    (tmp_path / "shop" / name).unlink()
+    (tmp_path / "shop" / name).mkdir()  # also root can't read that
+    with pytest.raises(IsADirectoryError):
+        read(made)
+
+
+def test_a_note_that_may_not_be_read_hides_nothing_of_what_stands_beside_it(tmp_path: Path) -> None:
+    made: Any = SimpleNamespace(name="shop", engine=SimpleNamespace(state_dir=str(tmp_path)))
+    (tmp_path / "shop" / "source.json").mkdir(parents=True)
+    assert followed_timelines(made) == frozenset()
 
 
 def test_a_damaged_note_fails_its_flow_and_no_other(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from cdc.catalogue import Catalogue
 from cdc.log.client import Topic
-from connectors.captured import Captured, Gap, read_captured, read_left
-from connectors.changed import Change, differences, left_out, look_at, merged, refusal
+from connectors.captured.captured import Captured, Gap, read_captured, read_left
+from connectors.captured.changed import Change, differences, left_out, look_at, merged, refusal
+from connectors.captured.lost_records import lost_records
 from connectors.connector import RunningConnector, read_connector
 from connectors.database.history import Moment, read_moment
 from connectors.database.owners import refuse_foreign
 from connectors.database.publication import Publication, read_publication
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import noted_timeline
-from connectors.lost_records import lost_records
 from connectors.marker_watch import has_skipped, refuse_lost_marker
 from connectors.servers import Servers
 from connectors.tables.catalogue import read_catalogue

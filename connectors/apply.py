@@ -62,7 +62,7 @@ def apply(
             it raises at its begin refuses.
 
     Returns:
-        What was done. The snapshot may still be under way: see ``connectors.snapshot.wait_snapshot``.
+        What was done. The snapshot may still be under way: see ``connectors.snapshots.snapshot.wait_snapshot``.
 
     Raises:
         HeadwaterError: an action failed; the message says how far it got. Running it again continues.

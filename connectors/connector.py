@@ -11,14 +11,14 @@ from cdc.log.client import Topic
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from connectors.actions import Action
-from connectors.captured import mark, read_captured
+from connectors.captured.captured import mark, read_captured
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
-from connectors.lost_offset import refuse_lost_offset
+from connectors.gaps.lost_offset import refuse_lost_offset
+from connectors.gaps.source_gaps import refuse_gap
 from connectors.offset import in_snapshot
 from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
-from connectors.source_gaps import refuse_gap
 
 # What Connect adds to a configuration by itself.
 ADDED = {"name"}

@@ -11,7 +11,7 @@ from cdc.pipeline.models import DEAD_LETTERS
 from cdc.sql_names import sql_name
 from connectors.actions import Action, Show, run_all
 from connectors.advisory_lock import changing
-from connectors.captured import read_captured, read_left
+from connectors.captured.captured import read_captured, read_left
 from connectors.connector import read_connector
 from connectors.database.owners import refuse_foreign
 from connectors.database.publication import made_here, read_publication
@@ -20,10 +20,10 @@ from connectors.database.sessions import end_sessions
 from connectors.database.slot import drop_lost_slot, drop_slot, read_slot
 from connectors.database.truncate import TRIGGERS, drop_triggers
 from connectors.debezium import marker_topic, signal_group
+from connectors.gaps.renamed import refuse_renamed
+from connectors.gaps.source_gaps import refuse_other_database
 from connectors.postgres import explained
-from connectors.renamed import refuse_renamed
 from connectors.servers import Servers, open_servers
-from connectors.source_gaps import refuse_other_database
 from connectors.tables.catalogue import read_catalogue
 from connectors.topics import control_topics
 

@@ -15,7 +15,7 @@ from cdc.errors import SourceError, SourceUnavailable
 from cdc.outbox import topics_of_tables
 from connectors.database.slot import read_slot
 from connectors.servers import Servers
-from connectors.snapshot import unfinished
+from connectors.snapshots.snapshot import unfinished
 
 
 @dataclass(frozen=True)

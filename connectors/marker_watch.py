@@ -17,7 +17,7 @@ from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from cdc.polling import last_answer
 from cdc.waits import waiting_for
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.connector import RunningConnector
 from connectors.debezium import marker_topic
 from connectors.marker import last_attempt, read_position

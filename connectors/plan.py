@@ -5,20 +5,20 @@ from __future__ import annotations
 from cdc.outbox import is_outbox
 from connectors.actions import Action
 from connectors.actual import Actual
-from connectors.captured import plan_captured
+from connectors.captured.captured import plan_captured
 from connectors.connector import keeping, plan_connector, plan_renewal
 from connectors.database.grants import plan_grants
-from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import plan_publication, used_elsewhere
+from connectors.database.replica_identity import plan_replica_identity
 from connectors.database.schema import plan_schema
 from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
 from connectors.debezium import connector_config
 from connectors.failover import plan_failover
-from connectors.lost_offset import refuse_read_twice
+from connectors.gaps.lost_offset import refuse_read_twice
 from connectors.plan_refusals import emptied_tables, refuse_discontinued, refuse_old_records, refuse_unfit, tables_anew
-from connectors.requests import plan_snapshot, plan_sweep
 from connectors.servers import Servers
+from connectors.snapshots.requests import plan_snapshot, plan_sweep
 from connectors.topics import plan_topics, to_make, wanted_topics
 from connectors.writers import plan_writers
 

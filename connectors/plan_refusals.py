@@ -8,17 +8,12 @@ from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError, SourceError
 from cdc.outbox import topics_of_table, topics_of_tables
 from cdc.pipeline import Pipeline
-from connectors.absent_keys import refuse_keys, unsure
 from connectors.actual import Actual
-from connectors.captured import Gap
+from connectors.captured.captured import Gap
 from connectors.debezium import marker_topic
-from connectors.lost_offset import refuse_lost_offset
-from connectors.preflight import outbox, primary_keys, tables, toast
-from connectors.preflight.gathered import gathered
-from connectors.preflight.model import Level, Site
-from connectors.renamed import refuse_renamed
-from connectors.servers import Servers
-from connectors.source_gaps import (
+from connectors.gaps.lost_offset import refuse_lost_offset
+from connectors.gaps.renamed import refuse_renamed
+from connectors.gaps.source_gaps import (
     refuse_empty,
     refuse_future,
     refuse_gap,
@@ -26,6 +21,11 @@ from connectors.source_gaps import (
     refuse_other_database,
     refuse_unfollowed,
 )
+from connectors.preflight import outbox, primary_keys, tables, toast
+from connectors.preflight.gathered import gathered
+from connectors.preflight.model import Level, Site
+from connectors.servers import Servers
+from connectors.snapshots.absent_keys import refuse_keys, unsure
 
 
 def tables_anew(actual: Actual, gaps: Mapping[str, Gap]) -> set[str]:

@@ -15,7 +15,7 @@ from cdc.log.client import SECONDS, Kafka
 from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
 from connectors.actions import MANY, named
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, connect, within
 from connectors.topics import resized_topics

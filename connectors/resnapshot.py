@@ -19,12 +19,11 @@ from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavail
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from cdc.saying import Say, to_nobody
-from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.actual import find_changes, find_gaps, observe
 from connectors.advisory_lock import changing
-from connectors.captured import Captured, leave_unswept, read_captured, want_again
-from connectors.conditions import check_condition
+from connectors.captured.captured import Captured, leave_unswept, read_captured, want_again
+from connectors.captured.topic_begins import Begins
 from connectors.connector import RunningConnector, read_connector, start_again, wait_ready
 from connectors.database.grants import plan_grants
 from connectors.database.history import read_moment
@@ -34,17 +33,9 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
-from connectors.lost_offset import READ_AGAIN, read_up_to, refuse_lost_offset, refuse_read_twice
-from connectors.offset import moved, stored_lsn
-from connectors.plan import prepare
-from connectors.postgres import explained
-from connectors.renamed import refuse_renamed
-from connectors.requests import has_failed, hear, request
-from connectors.rest import UNPUBLISHED
-from connectors.servers import Servers, open_servers
-from connectors.signals import send_stop_signal
-from connectors.snapshot import unfinished
-from connectors.source_gaps import (
+from connectors.gaps.lost_offset import READ_AGAIN, read_up_to, refuse_lost_offset, refuse_read_twice
+from connectors.gaps.renamed import refuse_renamed
+from connectors.gaps.source_gaps import (
     refuse_empty,
     refuse_future,
     refuse_gap,
@@ -52,8 +43,17 @@ from connectors.source_gaps import (
     refuse_other_database,
     refuse_unfollowed,
 )
+from connectors.offset import moved, stored_lsn
+from connectors.plan import prepare
+from connectors.postgres import explained
+from connectors.rest import UNPUBLISHED
+from connectors.servers import Servers, open_servers
+from connectors.snapshots.absent_keys import refuse_keys
+from connectors.snapshots.conditions import check_condition
+from connectors.snapshots.requests import has_failed, hear, request
+from connectors.snapshots.signals import send_stop_signal
+from connectors.snapshots.snapshot import unfinished
 from connectors.tables.catalogue import near_misses, read_catalogue
-from connectors.topic_begins import Begins
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"
@@ -75,7 +75,7 @@ class Wish:
 
 
 def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[str]:
-    """Ask for tables to be read again; ``connectors.snapshot.wait_snapshot`` waits for them, and sweeps.
+    """Ask for tables to be read again; ``connectors.snapshots.snapshot.wait_snapshot`` waits for them, and sweeps.
 
     Doing it again while it is under way, or was interrupted, goes on.
 
@@ -142,7 +142,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
 def read_anew(pipeline: Pipeline, wanted: Mapping[str, str], sweep: Collection[str] = ()) -> None:
     """Ask for tables whose shape is another one by now, or for some of their rows; what was under way is broken off.
 
-    ``connectors.snapshot.wait_snapshot`` waits for them. Doing it again asks again.
+    ``connectors.snapshots.snapshot.wait_snapshot`` waits for them. Doing it again asks again.
 
     Args:
         pipeline: the loaded file; it must have been applied.

@@ -17,10 +17,10 @@ import psycopg
 
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceError
 from cdc.pipeline import Pipeline
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.connector import start_again
 from connectors.debezium import connector_name
-from connectors.lost_offset import refuse_lost_offset
+from connectors.gaps.lost_offset import refuse_lost_offset
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, connect, within
 from connectors.rest import ConnectClient

@@ -4,7 +4,7 @@ A promoted standby is another timeline, and so is a restore to a point in time. 
 from where it was in a log that may not have got so far, and skip what comes up to there in silence. So each start of
 its task asks first whether the server is on the timeline that is noted, and fails if not (then it tries again every
 ten seconds, while Kafka Connect says RUNNING): by its sessions for SQL, which it opens before the stream's. That of the
-stream itself runs no such statements. What then goes on, and when, is for connectors/promotion.py.
+stream itself runs no such statements. What then goes on, and when, is for connectors/gaps/promotion.py.
 """
 
 from __future__ import annotations

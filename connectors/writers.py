@@ -18,7 +18,7 @@ from cdc.errors import SourceUnavailable
 from cdc.polling import poll
 from cdc.waits import waiting_for
 from connectors.actions import Action, named
-from connectors.captured import Gap
+from connectors.captured.captured import Gap
 from connectors.database.publication import heeds_changes, publish_again
 from connectors.postgres import Connection, explained
 from connectors.servers import Servers

@@ -10,7 +10,7 @@ from typing import Any
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceChanged, StateError, TopicRecreated
 from cdc.keyspaces import owner_of
-from cdc.log.topics import topic_ids
+from cdc.log.topic_ids import topic_ids
 from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink

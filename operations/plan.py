@@ -11,7 +11,7 @@ from cdc.pipeline import Pipeline
 from cdc.saying import Say, to_nobody
 from connectors.actions import Action, counted
 from connectors.apply import plan_pipeline
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.names import Names
 from connectors.postgres import connect
 from operations.edits.changes import Changes

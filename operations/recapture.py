@@ -26,9 +26,9 @@ from connectors.apply import apply
 from connectors.database.history import Moment, read_moment
 from connectors.database.publication import by_owner, read_publication
 from connectors.drop import drop, plan_drop_pipeline
+from connectors.gaps.source_gaps import check_source
 from connectors.postgres import connect
-from connectors.snapshot import wait_snapshot
-from connectors.source_gaps import check_source
+from connectors.snapshots.snapshot import wait_snapshot
 from operations.child_process import Apart
 from operations.edits.build import build
 from operations.erase.note import Note

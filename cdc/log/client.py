@@ -25,7 +25,7 @@ from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.asking import offsets_asked
 from cdc.log.opening import Heard, opened, watched
 from cdc.log.refusals import translate
-from cdc.log.topics import ids_of
+from cdc.log.topic_ids import ids_of
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from cdc.waits import waiting_for

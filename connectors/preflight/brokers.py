@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from cdc.errors import ConfigError, ConnectError, KafkaError
 from cdc.java_kafka import java_client
 from cdc.log.client import Topic
-from connectors.captured import read_captured
-from connectors.changed import merged, refusal
+from connectors.captured.captured import read_captured
+from connectors.captured.changed import merged, refusal
+from connectors.captured.lost_records import lost_records
 from connectors.connector import read_connector
 from connectors.debezium import connector_name, marker_topic
-from connectors.lost_records import lost_records
 from connectors.marker_watch import refuse_lost_marker
 from connectors.preflight.gathered import some
 from connectors.preflight.model import Check, Finding, Level, Site

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import ConnectError, TableChanged
-from connectors.captured import read_captured
-from connectors.changed import find_changed, left_out, merged, refusal
+from connectors.captured.captured import read_captured
+from connectors.captured.changed import find_changed, left_out, merged, refusal
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
 

@@ -9,7 +9,7 @@ from cdc.join.comparable import COLLATED, ZONED
 from cdc.resolve.names import DETERMINISTIC
 from cdc.sql_names import sql_name, sql_table
 from cdc.types import type_key
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.facts import TableFacts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.database.publication import WANTED, by_owner, read_publication, used_elsewhere
 from connectors.preflight.gathered import some
 from connectors.preflight.model import Check, Finding, Level, Site

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import HeadwaterError, SourceChanged, SourceError
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.connector import RunningConnector, read_connector
 from connectors.database.history import read_moment
 from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
-from connectors.lost_offset import read_whole, refuse_lost_offset, refuse_read_twice
-from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.renamed import refuse_renamed
-from connectors.rest import STANDS_STILL
-from connectors.source_gaps import (
+from connectors.gaps.lost_offset import read_whole, refuse_lost_offset, refuse_read_twice
+from connectors.gaps.renamed import refuse_renamed
+from connectors.gaps.source_gaps import (
     refuse_empty,
     refuse_future,
     refuse_gap,
@@ -23,6 +21,8 @@ from connectors.source_gaps import (
     refuse_other_database,
     refuse_unfollowed,
 )
+from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.rest import STANDS_STILL
 from connectors.wal.budget import judge
 from connectors.wal.look import look
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cdc.sql_names import sql_table
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.database.publication import GENERATED_SINCE
 from connectors.postgres import SHOW_ALL
 from connectors.preflight.gathered import NAMED, offered, some

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cdc.outbox import is_outbox
 from cdc.sql_names import sql_table
 from cdc.types import may_be_large, never_reselected
-from connectors.database.identity import can_be_full
+from connectors.database.replica_identity import can_be_full
 from connectors.preflight.gathered import NAMED, offered, some
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.tables.facts import TableFacts

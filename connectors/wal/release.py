@@ -1,8 +1,8 @@
 """Gives the slot up, so that the database's disk does not fill: what ``policy.wal_at_limit: release`` asks for.
 
 The changes that the slot would have given are lost to the pipeline, and nobody may go on past that gap: the slot is
-gone while the connector's offset stays, which every runner and ``apply`` refuse by name (connectors/source_gaps.py),
-and Debezium too, at its next start. ``headwater resnapshot FILE --all`` makes the slot anew and reads all tables again.
+gone while the connector's offset stays, which every runner and ``apply`` refuse by name (``connectors/gaps``), and
+Debezium too, at its next start. ``headwater resnapshot FILE --all`` makes the slot anew and reads all tables again.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from cdc.pipeline.loading import read_pipeline
     from connectors.actions import counted
     from connectors.apply import apply
-    from connectors.snapshot import wait_snapshot
+    from connectors.snapshots.snapshot import wait_snapshot
     from console.cli.shared.show_action import Actions
     from console.cli.shared.snapshot_bars import SnapshotView
     from operations.edits.handing import applied_last, handing

@@ -49,7 +49,7 @@ def command(
     from cdc.errors import ConfigError, ConnectError
     from cdc.pipeline import load
     from connectors.resnapshot import Wish, resnapshot
-    from connectors.snapshot import wait_snapshot
+    from connectors.snapshots.snapshot import wait_snapshot
     from console.cli.shared.snapshot_bars import SnapshotView
     from operations.generations.kept_views import with_kept_views
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 
 from console.http.reports import LONGEST_KEY, Asked, Written, with_digits
 from console.http.served import known_sinks
-from operations.generations.promotion import promotion_report
+from operations.generations.promotion_report import promotion_report
 from operations.trace.report import trace_report
 
 router = APIRouter()

@@ -9,11 +9,11 @@ from psycopg import sql
 from cdc.errors import BeforeHistory
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.names import Names
 from connectors.postgres import Connection, connect, explained
-from connectors.requests import is_complete
-from connectors.signals import Notifications
+from connectors.snapshots.requests import is_complete
+from connectors.snapshots.signals import Notifications
 
 
 class NotBegun(Exception):

@@ -10,15 +10,15 @@ from cdc.pipeline import Pipeline
 from cdc.records.history import set_aside
 from cdc.records.position import format_lsn, unpack
 from cdc.saying import Say
-from connectors.changed import KeptKey
+from connectors.captured.changed import KeptKey
+from connectors.captured.tablewatch import look_once
 from connectors.database.lost import read_lost
 from connectors.names import Names
 from connectors.postgres import connect
-from connectors.tablewatch import look_once
 from operations.as_of.cut import Asked, Cut, with_cut
 from operations.as_of.lost import refuse_lost
 from operations.as_of.naming import name_cut, refuse_named, refuse_ours
-from operations.as_of.reading import statements
+from operations.as_of.statements import statements
 from operations.state.keys import kept_keys
 from sinks.iceberg.history import former_names, own_columns
 

@@ -17,20 +17,20 @@ import psycopg
 from cdc.errors import HeadwaterError
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets
-from cdc.log.topics import ids_of
+from cdc.log.topic_ids import ids_of
 from cdc.outbox import by_topic, topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.token import History
-from connectors.captured import Captured, read_captured
-from connectors.changed import differences, look_at
+from connectors.captured.captured import Captured, read_captured
+from connectors.captured.changed import differences, look_at
 from connectors.database.slot import Slot, read_slot
 from connectors.database.write_tokens import Standing, beat, read_history, read_standing
 from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
 from connectors.servers import open_servers
-from connectors.signals import Listening
-from connectors.snapshot import unfinished
+from connectors.snapshots.signals import Listening
+from connectors.snapshots.snapshot import unfinished
 
 # How many partitions a topic has changes when somebody changes it.
 TOPICS_SECONDS = 30.0

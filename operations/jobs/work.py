@@ -126,9 +126,9 @@ def repair_step(say: Say, file: Path, sink: str | None, asked: Mapping[str, Any]
 
 def resnapshot_step(say: Say, file: Path, _sink: None, asked: Mapping[str, Any]) -> Any:
     """As ``headwater resnapshot --json``: asked for, and waited for. Cut, it goes on by itself."""
-    from connectors.progress import Progress
     from connectors.resnapshot import Wish, resnapshot
-    from connectors.snapshot import wait_snapshot
+    from connectors.snapshots.progress import Progress
+    from connectors.snapshots.snapshot import wait_snapshot
     from operations.generations.kept_views import with_kept_views
     from operations.pace import Pace
 

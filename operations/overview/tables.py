@@ -9,7 +9,7 @@ from cdc.errors import HeadwaterError
 from cdc.log.ends import LogEnds
 from cdc.outbox import topics_of_table, topics_of_tables
 from cdc.pipeline import Pipeline
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.names import Names
 from connectors.postgres import connect
 from connectors.tables.partitions import estimated_rows

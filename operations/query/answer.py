@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.view import View
-from operations.query.as_of import AsOf
+from operations.query.complete import AsOf
 from operations.query.duck import Rows
 from operations.query.histories import Past
 from operations.query.tables import Held

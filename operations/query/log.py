@@ -20,7 +20,7 @@ from operations.freshness.log import SourceLog
 from operations.freshness.wait import Wait, judge
 from operations.opened import Opened, peek
 from operations.query.answer import Told
-from operations.query.as_of import AsOf, Ends, committed, read_ends
+from operations.query.complete import AsOf, Ends, committed, read_ends
 from operations.query.histories import Past
 from operations.query.tables import Held
 from operations.query.tail import read_tail, refuse_late, refuse_unfit, spec_of

@@ -17,7 +17,7 @@ from cdc.errors import ConfigError, HeadwaterError, QueryRefused, ShapeUnknown
 from cdc.pipeline import Pipeline
 from cdc.token import WriteToken
 from operations.query.answer import Answer, Told
-from operations.query.as_of import together
+from operations.query.complete import together
 from operations.query.duck import Duck, quoted, scan_of
 from operations.query.histories import is_past, open_past, past_tables, refuse_fresh
 from operations.query.log import LogSide, opened_views

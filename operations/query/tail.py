@@ -17,7 +17,7 @@ from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.table_key import TableKey
 from cdc.view import View
-from operations.query.as_of import written_after
+from operations.query.complete import written_after
 from operations.query.tables import Held
 from operations.query.uniting import tail_table
 from operations.records.standing import Standing

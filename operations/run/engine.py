@@ -14,7 +14,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
 from cdc.journal import Line, after
 from cdc.pipeline import Pipeline
-from connectors.lost_offset import check_snapshot
+from connectors.gaps.lost_offset import check_snapshot
 from connectors.marker_watch import read_snapshot_lsn
 from operations.generations.outdated import gone_back_from, taken_back
 from operations.opened import Opened, accept, open_generation

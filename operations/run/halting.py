@@ -18,9 +18,9 @@ from cdc.journal import all_about
 from cdc.outbox import by_topic, topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import resolve_views, view_tables
-from connectors.lost_offset import check_snapshot
+from connectors.captured.tablewatch import look_once
+from connectors.gaps.lost_offset import check_snapshot
 from connectors.marker_watch import MarkerWatch
-from connectors.tablewatch import look_once
 from operations.state.catalogue import source_catalogue
 from operations.state.frozen import with_gone
 from operations.state.keys import kept_keys

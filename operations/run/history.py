@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import HeadwaterError, SourceChanged, TopicRecreated
 from cdc.log.letters import letters_config
-from cdc.log.topics import topic_ids
+from cdc.log.topic_ids import topic_ids
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Fit
 from cdc.same_key import key_from, key_parts, same_key

@@ -1,6 +1,6 @@
 """Watches, while sinks run, the source: whether the log can be continued, and the tables are those that were captured.
 
-See connectors/source_gaps.py and connectors/changed.py.
+See connectors/gaps/source_gaps.py and connectors/captured/changed.py.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import psycopg
 from cdc.errors import HeadwaterError, SlotLost, TableChanged
 from cdc.pipeline import Pipeline
 from cdc.repeating import Final, Repeating
-from connectors.promotion import follow
+from connectors.captured.tablewatch import TableWatch
+from connectors.gaps.promotion import follow
+from connectors.gaps.source_gaps import Remembered, check_source
 from connectors.resized import in_lines, resized
 from connectors.revival import Revival
-from connectors.source_gaps import Remembered, check_source
-from connectors.tablewatch import TableWatch
 from operations.run.owner import owner_refused
 from operations.run.wal_watch import WalWatch, with_reason
 from operations.state.folder import state_dir

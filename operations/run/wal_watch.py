@@ -11,9 +11,9 @@ import psycopg
 from cdc.errors import DiskFull, HeadwaterError, SlotLost, SourceError
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
-from connectors.lost_offset import READ_AGAIN
+from connectors.gaps.lost_offset import READ_AGAIN
+from connectors.gaps.source_gaps import FIRST_AGAIN
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
-from connectors.source_gaps import FIRST_AGAIN
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
 from connectors.wal.release import Released, in_first_snapshot, release

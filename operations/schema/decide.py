@@ -101,7 +101,7 @@ def decide(
     if isinstance(now, ConfigError):
         return Decision(Verdict.REFUSE, (now.what,), stops=True)
     if other_key(old, new):
-        # Its topic is made anew, by `headwater apply`: connectors/changed.py.
+        # Its topic is made anew, by `headwater apply`: connectors/captured/changed.py.
         return Decision(Verdict.NEW_GENERATION, (f"the key is ({', '.join(new.table.primary_key)})",), stops=True)
     used = set(used_columns(was, table) | used_columns(now, table))
     changes = list(used_changes(column_changes(old, new), used))

@@ -137,7 +137,7 @@ def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, swee
         HeadwaterError: a server refused, or does not answer.
     """
     from connectors.resnapshot import read_anew
-    from connectors.snapshot import Progress, wait_snapshot
+    from connectors.snapshots.snapshot import Progress, wait_snapshot
 
     newest = known_shapes(pipeline).newest(table)
     wish = f"{newest.oid if newest else 0}/{newest.since if newest else 0}/{sweep}/{condition}"

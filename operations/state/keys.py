@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cdc.pipeline import Pipeline
 from cdc.same_key import key_parts
-from connectors.changed import KeptKey
+from connectors.captured.changed import KeptKey
 from operations.state.evolution import read_evolution
 
 

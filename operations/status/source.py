@@ -10,17 +10,17 @@ from typing import Any
 from cdc.errors import HeadwaterError, SourceChanged
 from cdc.pipeline import Pipeline
 from cdc.sizes import size_words, span_words
-from connectors.changed import find_changed
+from connectors.captured.changed import find_changed
 from connectors.database.history import read_moment
 from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
-from connectors.lost_offset import READ_AGAIN
+from connectors.gaps.lost_offset import READ_AGAIN
+from connectors.gaps.source_gaps import refuse_unfollowed
 from connectors.names import Names
 from connectors.postgres import connect
 from connectors.resized import in_a_line, resized
 from connectors.rest import STANDS_STILL, ConnectClient, Status
-from connectors.source_gaps import refuse_unfollowed
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
 from connectors.wal.pins import Pin

@@ -22,8 +22,8 @@ from connectors.database.visibility import Visible, next_transaction, read_visib
 from connectors.postgres import connect
 from operations.holding import Holding
 from operations.logged_events import Ends, Log, log_ends, logged
-from operations.status.frontier import Frontier
 from operations.verify.expected_file import Told, reading
+from operations.verify.frontier import Frontier
 from truth.expected import digests, expected
 from truth.rows import snapshot, wal_position
 

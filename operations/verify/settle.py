@@ -28,9 +28,9 @@ from cdc.view import View
 from connectors.database.visibility import Visible
 from operations.holding import Holding
 from operations.records.newest import newest_transactions
-from operations.status.frontier import Frontier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
+from operations.verify.frontier import Frontier
 from operations.verify.looks import Look, looking, next_number, visible_now
 from truth.digest import DIGEST_BYTES
 

@@ -26,12 +26,12 @@ from operations.pace import Pace
 from operations.run.session import open_spark
 from operations.state.folder import registers_of, state_dir
 from operations.state.pausing import paused_sinks, refuse_paused
-from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.expected_file import may_repeat, reading
+from operations.verify.frontier import Frontier, opened_servers
 from operations.verify.settle import PAGE, Settler
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
 from truth.expected import Expected, Form, digests, expected, needs_spark

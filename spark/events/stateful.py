@@ -51,7 +51,7 @@ def refuse_other_attempt(flow: Flow) -> None:
 
     They count no more, the last attempt's do (docs/decisions/fold.md); no state says which of its events were which.
     One of before this was noted is taken for one of the present attempt. Why there is another attempt is not seen from
-    here: the earlier one was interrupted, or Kafka Connect has lost the offset (connectors/lost_offset.py).
+    here: the earlier one was interrupted, or Kafka Connect has lost the offset (connectors/gaps/lost_offset.py).
 
     Raises:
         StateError: the snapshot has begun again since the flow has read something; or the note of that can't be read

@@ -16,10 +16,10 @@ from cdc.pipeline import Pipeline
 from connectors.apply import apply
 from connectors.database.visibility import read_visible
 from connectors.debezium import pattern
-from connectors.missed_deletes import sweep_missed
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.missed_deletes import sweep_missed
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.servers import Servers
 from tests.support.source import SourceDatabase, eventually, source_database
 

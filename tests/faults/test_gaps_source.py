@@ -18,10 +18,10 @@ from connectors.database.history import read_moment
 from connectors.database.lost import read_lost
 from connectors.database.slot import read_slot
 from connectors.drop import drop
+from connectors.gaps.source_gaps import Remembered, check_source
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
-from connectors.snapshot import Progress, wait_snapshot
-from connectors.source_gaps import Remembered, check_source
+from connectors.snapshots.snapshot import Progress, wait_snapshot
 from tests.support.postgres import OwnPostgres, own_postgres
 from tests.support.servers import Servers
 from tests.support.source import SourceDatabase, eventually, source_database

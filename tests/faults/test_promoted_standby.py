@@ -15,12 +15,12 @@ from cdc.errors import ConnectUnavailable, SourceChanged
 from connectors.apply import apply
 from connectors.database.slot import read_slot
 from connectors.database.timeline import is_our_stop
+from connectors.gaps.promotion import follow
+from connectors.gaps.source_gaps import check_source
 from connectors.preflight import preflight
-from connectors.promotion import follow
 from connectors.rest import ConnectClient
 from connectors.servers import open_servers
-from connectors.snapshot import wait_snapshot
-from connectors.source_gaps import check_source
+from connectors.snapshots.snapshot import wait_snapshot
 from examples.shop.workload import run_workload
 from tests.support.postgres import Elsewhere, OwnPostgres, own_postgres
 from tests.support.scenario import Scenario

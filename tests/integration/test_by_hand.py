@@ -13,7 +13,7 @@ from connectors.drop import drop, plan_drop_pipeline
 from connectors.names import Names
 from connectors.preflight import preflight
 from connectors.rest import ConnectClient
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]

@@ -9,14 +9,14 @@ import pytest
 from cdc.errors import TableChanged
 from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
+from connectors.captured.tablewatch import TableWatch
 from connectors.database.history import read_moment
 from connectors.database.lost import read_lost
 from connectors.names import Names
 from connectors.preflight import preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
-from connectors.snapshot import wait_snapshot
-from connectors.tablewatch import TableWatch
+from connectors.snapshots.snapshot import wait_snapshot
 from operations.status.source import SourceState
 from tests.support.source import SourceDatabase, eventually
 

@@ -14,8 +14,8 @@ from cdc.pipeline import Pipeline
 from connectors.actions import Action
 from connectors.advisory_lock import alone
 from connectors.apply import apply, plan_pipeline
-from connectors.captured import read_captured
-from connectors.changed import find_changed
+from connectors.captured.captured import read_captured
+from connectors.captured.changed import find_changed
 from connectors.connector import wait_ready
 from connectors.database.slot import read_slot
 from connectors.debezium import connector_name, marker_topic
@@ -27,7 +27,7 @@ from connectors.preflight import Level, preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.rest import ConnectClient
 from connectors.servers import open_servers
-from connectors.snapshot import Progress, wait_snapshot
+from connectors.snapshots.snapshot import Progress, wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled]

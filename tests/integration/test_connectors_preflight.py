@@ -14,7 +14,7 @@ from cdc.errors import ConnectError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
 from connectors.preflight import CHECKS, Answer, preflight
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from connectors.tables.catalogue import read_catalogue
 from connectors.tables.facts import read_facts
 from console.cli.check import command

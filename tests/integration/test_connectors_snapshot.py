@@ -13,13 +13,13 @@ from psycopg import sql
 from cdc.errors import ConnectError, SourceError
 from connectors import plan
 from connectors.apply import apply, plan_pipeline
-from connectors.captured import mark, read_captured
+from connectors.captured.captured import mark, read_captured
 from connectors.debezium import marker_topic
 from connectors.names import Names
-from connectors.requests import hear
 from connectors.revival import Revival
 from connectors.servers import Servers, open_servers
-from connectors.snapshot import Progress, unfinished, wait_snapshot
+from connectors.snapshots.requests import hear
+from connectors.snapshots.snapshot import Progress, unfinished, wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack

@@ -10,7 +10,7 @@ import pytest
 
 from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(part=0)]

@@ -13,7 +13,7 @@ from connectors.database.schema import plan_schema
 from connectors.database.truncate import plan_truncate
 from connectors.names import Names
 from connectors.servers import open_servers
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from connectors.tables.facts import read_facts
 from tests.support.source import SourceDatabase, eventually
 

@@ -13,7 +13,7 @@ from cdc.log.client import Kafka, Topic
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import loads
 from deploy.local.endpoints import Endpoints
-from operations.query import as_of
+from operations.query import complete as as_of
 
 pytestmark = pytest.mark.stack
 PARTS, TRANSACTIONS = 6, 60

@@ -12,7 +12,7 @@ from connectors.apply import apply, plan_pipeline
 from connectors.debezium import marker_topic
 from connectors.preflight import preflight
 from connectors.resnapshot import Wish, resnapshot
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from operations.plan import plan
 from tests.support.source import SourceDatabase
 

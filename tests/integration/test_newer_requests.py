@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from cdc.pipeline import Pipeline
-from connectors import changed, snapshot
 from connectors.apply import apply, plan_pipeline
-from connectors.captured import read_captured
-from connectors.missed_deletes import sweep_missed
+from connectors.captured import changed
+from connectors.captured.captured import read_captured
 from connectors.resnapshot import Wish, read_anew, resnapshot
 from connectors.servers import Servers, open_servers
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots import snapshot
+from connectors.snapshots.missed_deletes import sweep_missed
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.integration.test_changed_tables import equal, made
 from tests.support.source import SourceDatabase, eventually
 

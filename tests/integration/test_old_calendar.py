@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from connectors.apply import apply
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.servers import servers
 from tests.support.source import eventually, source_database
 

@@ -15,11 +15,11 @@ from cdc.records.debezium_json import Decoder, Fit
 from cdc.waits import waited_for
 from connectors import writers
 from connectors.apply import apply, plan_pipeline
+from connectors.captured.tablewatch import look_once
 from connectors.database.lost import WHOLE
 from connectors.names import Names
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from connectors.tables.shapes import read_shapes
-from connectors.tablewatch import look_once
 from tests.support.postgres import own_postgres
 from tests.support.source import SourceDatabase, eventually
 

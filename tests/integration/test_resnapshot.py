@@ -23,17 +23,17 @@ from cdc.errors import ConfigError, SourceError, SourceUnavailable
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
-from connectors import absent_keys as keys
-from connectors import missed_deletes as missed
-from connectors import requests
 from connectors.apply import apply, plan_pipeline
-from connectors.captured import mark, read_captured
-from connectors.conditions import check_condition
+from connectors.captured.captured import mark, read_captured
 from connectors.debezium import signal_topic_of_table
 from connectors.names import Names
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
-from connectors.snapshot import Progress, wait_snapshot
+from connectors.snapshots import absent_keys as keys
+from connectors.snapshots import missed_deletes as missed
+from connectors.snapshots import requests
+from connectors.snapshots.conditions import check_condition
+from connectors.snapshots.snapshot import Progress, wait_snapshot
 from connectors.tables.catalogue import read_catalogue
 from console.cli import resnapshot as verb
 from tests.integration.test_connectors_console import written

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from cdc.errors import MayNotRead, SourceError
 from cdc.pipeline import Source
-from connectors.absent_keys import KeyCheck
 from connectors.postgres import connect
+from connectors.snapshots.absent_keys import KeyCheck
 from connectors.survey import survey
 from connectors.tables.catalogue import read_catalogue
 from connectors.tables.facts import read_facts

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.apply import apply
 from connectors.preflight import CHECKS, preflight
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.pooler import pooler
 from tests.support.source import SourceDatabase, eventually
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cdc.pipeline import load
+from connectors.gaps.source_gaps import check_source
 from connectors.preflight import preflight
-from connectors.source_gaps import check_source
 from operations.recapture import FILE
 from tests.support.postgres import Elsewhere, own_postgres
 from tests.support.scenario import Scenario

@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 
 from connectors.apply import apply
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 from truth.rows import snapshot
 

@@ -7,12 +7,12 @@ import pytest
 from cdc.errors import NewerFormat
 from cdc.formats import SOURCE, from_comment
 from connectors.apply import apply, plan_pipeline
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.names import Names
 from connectors.preflight import preflight
 from connectors.resnapshot import Wish, read_anew, resnapshot
 from connectors.servers import open_servers
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from tests.support.source import SourceDatabase
 
 pytestmark = pytest.mark.stack

@@ -9,7 +9,7 @@ from cdc.errors import SourceError
 from connectors.apply import apply
 from connectors.postgres import connect
 from connectors.preflight import preflight
-from connectors.snapshot import wait_snapshot
+from connectors.snapshots.snapshot import wait_snapshot
 from connectors.tables.catalogue import read_catalogue
 from tests.support.source import SourceDatabase, eventually
 from truth.rows import read_rows, snapshot

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from connectors import progress
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
+from connectors.captured.rewritten import rewritten
 from connectors.database.sightings import Sighting, files_of, look
-from connectors.rewritten import rewritten
+from connectors.snapshots import progress
 from connectors.tables.facts import read_facts
 from connectors.tables.foreign_keys import read_foreign_keys, read_sizes
 from tests.support.source import SourceDatabase

@@ -13,13 +13,13 @@ from cdc.errors import SlotLost, SourceChanged
 from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
 from connectors.database.slot import read_slot
+from connectors.gaps.source_gaps import check_source
 from connectors.names import Names
 from connectors.postgres import connect, replication_command
 from connectors.preflight import preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
-from connectors.snapshot import wait_snapshot
-from connectors.source_gaps import check_source
+from connectors.snapshots.snapshot import wait_snapshot
 from connectors.wal import pins
 from connectors.wal.look import look
 from connectors.wal.release import release

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from connectors.snapshot import Progress, TableProgress
+from connectors.snapshots.snapshot import Progress, TableProgress
 
 LINE_SECONDS = 5.0
 # More tables than this have no bar, or line, each: what is higher than the terminal is cut, whatever is in it.

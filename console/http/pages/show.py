@@ -14,7 +14,7 @@ from console.http.pages.model import heard, overview, words_of
 from console.http.pages.render import page
 from console.http.reports import LONGEST_KEY
 from console.http.served import Served, known_sinks
-from operations.generations.promotion import promotion_report
+from operations.generations.promotion_report import promotion_report
 from operations.jobs.job import told
 from operations.push.source import kept_views
 from operations.state.folder import register_of

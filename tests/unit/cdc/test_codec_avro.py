@@ -22,7 +22,7 @@ from cdc.records.debezium_avro import HEAD, Avro, Parsed, parse, unescaped
 from cdc.records.debezium_json import Decoder, snapshot_lsn
 from cdc.records.encoding import JSON
 from cdc.records.placeholders import NUMBERS
-from connectors.cut_snapshot import delete_event
+from connectors.snapshots.cut_snapshot import delete_event
 from tests.support.avro_cases import AVRO, PLACE, known, written
 
 TABLE = Table(

@@ -17,8 +17,8 @@ from cdc.log.client import Kafka
 from cdc.log.letters import letters_config
 from cdc.log.refusals import untaken
 from cdc.pipeline import Pipeline, loads
-from connectors import cut_snapshot
-from connectors.cut_snapshot import write_deletes
+from connectors.snapshots import cut_snapshot
+from connectors.snapshots.cut_snapshot import write_deletes
 from tests.support.plain_file import plain_file
 
 GONE = "p.public.t"

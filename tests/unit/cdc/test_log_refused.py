@@ -15,7 +15,8 @@ from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import ConfigError, KafkaRefused, KafkaUnavailable
 from cdc.letters.deadletter import DeadLetter
-from cdc.log import ends, letter_log, letters, opening, topics
+from cdc.log import ends, letter_log, letters, opening
+from cdc.log import topic_ids as topics
 from cdc.log.client import Kafka
 from cdc.log.ends import LogEnds
 from cdc.log.forgotten import forget_sinks
@@ -23,9 +24,9 @@ from cdc.log.opening import Heard
 from cdc.log.parts import TopicReader
 from cdc.log.records import records
 from cdc.pipeline import Pipeline, loads
-from connectors import signals
-from connectors.cut_snapshot import write_deletes
-from connectors.signals import send_snapshot_signal
+from connectors.snapshots import signals
+from connectors.snapshots.cut_snapshot import write_deletes
+from connectors.snapshots.signals import send_snapshot_signal
 from tests.support.plain_file import plain_file
 from tests.support.tls import https, own_authority
 from tests.support.wary_brokers import WRONG, wary_broker
@@ -72,7 +73,7 @@ def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "SECONDS", 1.0)
     monkeypatch.setattr(letter_log, "Kafka", kafka)
     monkeypatch.setattr("cdc.log.records.SILENCE_SECONDS", 1.0)
-    monkeypatch.setattr("connectors.cut_snapshot.SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr("connectors.snapshots.cut_snapshot.SILENCE_SECONDS", 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from cdc.errors import KafkaError, KafkaRefused, LogGap, SlotLost
 from cdc.log.client import Topic
 from cdc.waits import Wait, waited_for
 from connectors import connector, drop, marker_watch, resnapshot
-from connectors.captured import Captured, Gap
-from connectors.changed import LEFT_OUT, NARROWING, SKIPPED, Change, left_out, merged
+from connectors.captured.captured import Captured, Gap
+from connectors.captured.changed import LEFT_OUT, NARROWING, SKIPPED, Change, left_out, merged
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.slot import Slot

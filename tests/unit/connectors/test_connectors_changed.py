@@ -10,8 +10,8 @@ import pytest
 from cdc.log.client import Topic
 from cdc.same_key import KeyPart
 from connectors.actual import find_gaps
-from connectors.captured import Captured, Gap
-from connectors.changed import _kept, difference, merged, refusal, refusals
+from connectors.captured.captured import Captured, Gap
+from connectors.captured.changed import _kept, difference, merged, refusal, refusals
 from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting

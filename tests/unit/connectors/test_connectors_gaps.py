@@ -18,19 +18,13 @@ from cdc.join.comparable import respelled
 from cdc.records.debezium_json import Decoder
 from cdc.records.encoding import JSON
 from cdc.types.times import days_of
-from connectors.absent_keys import KeyCheck, ancient, key_text, unsure
-from connectors.captured import Captured
-from connectors.conditions import unfit
+from connectors.captured.captured import Captured
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
 from connectors.debezium import connector_config
 from connectors.drop import plan_drop
-from connectors.missed_deletes import ghost_event, standing
-from connectors.names import Names
-from connectors.offset import moved, stored_lsn
-from connectors.renamed import refuse_renamed
-from connectors.resnapshot import Wish, chosen, resnapshot
-from connectors.source_gaps import (
+from connectors.gaps.renamed import refuse_renamed
+from connectors.gaps.source_gaps import (
     Remembered,
     refuse_forgotten,
     refuse_future,
@@ -39,6 +33,12 @@ from connectors.source_gaps import (
     refuse_other_database,
     refuse_shorter,
 )
+from connectors.names import Names
+from connectors.offset import moved, stored_lsn
+from connectors.resnapshot import Wish, chosen, resnapshot
+from connectors.snapshots.absent_keys import KeyCheck, ancient, key_text, unsure
+from connectors.snapshots.conditions import unfit
+from connectors.snapshots.missed_deletes import ghost_event, standing
 from tests.support.connector_cases import catalogue, pipeline
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,17 +18,17 @@ from cdc.records.debezium_json import Decoder
 from cdc.records.encoding import JSON
 from connectors import ledger
 from connectors.actions import Action, run_all
-from connectors.captured import Captured, plan_captured
+from connectors.captured.captured import Captured, plan_captured
 from connectors.connector import RunningConnector, plan_connector
-from connectors.cut_snapshot import delete_event, is_ghost
-from connectors.database.identity import plan_replica_identity
+from connectors.database.replica_identity import plan_replica_identity
 from connectors.database.slot import Slot
 from connectors.debezium import HIDDEN, marker_topic
+from connectors.gaps.source_gaps import refuse_empty, refuse_gap
 from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.rest import Status, first_line
-from connectors.signals import Heard
-from connectors.source_gaps import refuse_empty, refuse_gap
+from connectors.snapshots.cut_snapshot import delete_event, is_ghost
+from connectors.snapshots.signals import Heard
 from connectors.tables.catalogue import near_misses, numeric_typmod
 from connectors.topics import data_topics, plan_topics, to_make, wanted_topics
 from tests.support.connector_cases import catalogue, fact, pipeline

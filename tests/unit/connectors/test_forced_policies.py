@@ -11,11 +11,11 @@ import pytest
 from psycopg import sql
 
 from cdc.catalogue import Column, Table
-from connectors.absent_keys import KeyCheck
 from connectors.database.truncate import function_body
 from connectors.names import Names
 from connectors.preflight import Finding, Level, rights
 from connectors.preflight.gathered import gathered
+from connectors.snapshots.absent_keys import KeyCheck
 from connectors.tables.row_security import HIDES, HIDES_FROM_ME
 from tests.support.connector_cases import catalogue, fact, pipeline
 

@@ -15,7 +15,9 @@ from pydantic import SecretStr
 
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Source, load
-from connectors import postgres, resized, source_gaps, tablewatch
+from connectors import postgres, resized
+from connectors.captured import tablewatch
+from connectors.gaps import source_gaps
 from connectors.postgres import connect, within
 from operations.freshness import log
 from operations.run import wal_watch

@@ -14,14 +14,15 @@ import orjson
 import pytest
 
 from cdc.errors import KafkaError, KafkaUnavailable, LogGap, SourceError
-from connectors import connector, lost_offset, plan, plan_refusals, resnapshot, source_gaps
-from connectors.captured import Captured
+from connectors import connector, plan, plan_refusals, resnapshot
+from connectors.captured.captured import Captured
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.lost import Lost
 from connectors.database.slot import Slot
 from connectors.debezium import beat_topic, marker_topic
-from connectors.lost_offset import check_snapshot, read_up_to, refuse_lost_offset, refuse_second_snapshot
+from connectors.gaps import lost_offset, source_gaps
+from connectors.gaps.lost_offset import check_snapshot, read_up_to, refuse_lost_offset, refuse_second_snapshot
 from connectors.preflight import slot as preflight
 from connectors.preflight.model import Level
 from connectors.rest import ConnectClient, Status

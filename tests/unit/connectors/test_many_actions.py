@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from cdc.errors import SourceError
 from connectors import apply as applying
 from connectors.actions import Action, counted, run_all
-from connectors.captured import Captured, plan_captured
+from connectors.captured.captured import Captured, plan_captured
 from connectors.database.publication import Publication, plan_publication
 from connectors.drop import plan_drop
 from connectors.names import Names
-from connectors.requests import plan_snapshot, plan_sweep
+from connectors.snapshots.requests import plan_snapshot, plan_sweep
 from console.cli.drop import command
 from console.cli.shared import show_action
 from console.cli.shared.show_action import Actions
@@ -170,7 +170,7 @@ def test_a_request_and_a_sweep_have_their_tables_one_by_one(monkeypatch: pytest.
         connector=SimpleNamespace(streaming=True),
         catalogue=SimpleNamespace(tables=there),
     )
-    monkeypatch.setattr("connectors.requests.hear", lambda _: SimpleNamespace(interrupted=True))
+    monkeypatch.setattr("connectors.snapshots.requests.hear", lambda _: SimpleNamespace(interrupted=True))
     [asked], [swept] = plan_snapshot(site(), actual, set(there)), plan_sweep(site(), actual)
     assert asked.names == swept.names == tuple(there)
 

@@ -13,10 +13,10 @@ import pytest
 
 from cdc.errors import KafkaUnavailable
 from cdc.log.client import PARTITION_EOF
-from connectors import requests, signals, snapshot
-from connectors.captured import Captured
-from connectors.signals import Heard, Listening, Notifications
-from connectors.snapshot import Waiting
+from connectors.captured.captured import Captured
+from connectors.snapshots import requests, signals, snapshot
+from connectors.snapshots.signals import Heard, Listening, Notifications
+from connectors.snapshots.snapshot import Waiting
 
 PIPELINE: Any = SimpleNamespace(source=SimpleNamespace(reader=lambda: None), notification_topic="n")
 CHUNK = {"type": "IN_PROGRESS", "id": "one", "additional_data": {"current_collection_in_progress": "s.t"}}

@@ -14,14 +14,14 @@ import psycopg
 import pytest
 
 from cdc.errors import ConnectUnavailable, SourceChanged, SourceError, SourceUnavailable, StateError
-from connectors import promotion, source_gaps
 from connectors.database import timeline
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
 from connectors.database.timeline import parse_history
+from connectors.gaps import promotion, source_gaps
+from connectors.gaps.promotion import refuse_ahead, refuse_other_history, refuse_slot
+from connectors.gaps.source_gaps import Remembered, refuse_unfollowed
 from connectors.names import Names
-from connectors.promotion import refuse_ahead, refuse_other_history, refuse_slot
-from connectors.source_gaps import Remembered, refuse_unfollowed
 from connectors.timeline_gate import gate
 from operations.run.source_watch import memory
 from operations.state.folder import followed_timelines

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from psycopg import sql
 
-from connectors import captured
-from connectors.captured import Captured, _entry, _note, settle
+from connectors.captured import captured
+from connectors.captured.captured import Captured, _entry, _note, settle
 from connectors.database.schema import _newer_columns
 from connectors.names import Names
 

@@ -16,7 +16,7 @@ import pytest
 from cdc.errors import LogGap, SlotLost, SourceError
 from cdc.pipeline import Pipeline, loads
 from connectors import revival
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.revival import LONGEST_PAUSE, Revival
 
 TEXT = """

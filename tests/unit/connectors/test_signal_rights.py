@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError as CoreError
 from cdc.errors import KafkaError
 from cdc.log.client import Kafka
 from cdc.pipeline import loads
-from connectors import signals
-from connectors.signals import Notifications, send_snapshot_signal, send_stop_signal
+from connectors.snapshots import signals
+from connectors.snapshots.signals import Notifications, send_snapshot_signal, send_stop_signal
 from tests.support.plain_file import plain_file
 
 PIPELINE = loads(plain_file())

@@ -11,11 +11,11 @@ from psycopg.errors import LockNotAvailable, QueryCanceled
 from rich.console import ConsoleDimensions
 
 from cdc.errors import SourceUnavailable
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.postgres import explained
-from connectors.progress import Progress, SnapshotMeter, TableProgress, Total, total_rows
-from connectors.signals import Heard
-from connectors.snapshot import Waiting, is_read
+from connectors.snapshots.progress import Progress, SnapshotMeter, TableProgress, Total, total_rows
+from connectors.snapshots.signals import Heard
+from connectors.snapshots.snapshot import Waiting, is_read
 from console.cli.shared import snapshot_bars
 from tests.support.connector_cases import pipeline
 
@@ -91,7 +91,7 @@ def test_bars_of_few_tables_are_all() -> None:
 def test_an_estimate_that_was_too_low_is_told_no_more(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Its table stood at 100 % until it was done, for hours."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connectors.progress.total_rows", lambda *_: Total(100, counted=False))
+        patch.setattr("connectors.snapshots.progress.total_rows", lambda *_: Total(100, counted=False))
         servers: Any = SimpleNamespace(setup=None)
         meter = SnapshotMeter(servers, Captured("public.t000", "initial", None, datetime.now(UTC)))
     bars, lines = (snapshot_bars.SnapshotView(terminal=terminal) for terminal in (True, False))
@@ -124,7 +124,7 @@ def test_changes_that_come_meanwhile_are_no_rows_of_a_table_that_was_counted(
     monkeypatch: pytest.MonkeyPatch, known: Total | None, done: bool, told: tuple[int, int | None]
 ) -> None:
     """With the first of them its total was gone; and one that is done told all records of its topic as its rows."""
-    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: known)
+    monkeypatch.setattr("connectors.snapshots.progress.total_rows", lambda *_: known)
     servers: Any = SimpleNamespace(setup=None)
     meter = SnapshotMeter(servers, Captured("public.t000", "initial", None, datetime.now(UTC)))
     assert meter.measure([40], Heard(), done=False, swept=None).rows == 40
@@ -176,8 +176,8 @@ def test_the_wait_tells_which_tables_are_read(monkeypatch: pytest.MonkeyPatch) -
     """An initial snapshot's tables are done all at once, at its end: none would be under way, or all."""
     there = {name: Captured(name, "initial", None, datetime.now(UTC)) for name in names(3)}
     heard = Heard(statuses={"initial": dict.fromkeys(names(2), "SUCCEEDED")})
-    monkeypatch.setattr("connectors.snapshot.read_captured", lambda *_: there)
-    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: Total(7, counted=True))
+    monkeypatch.setattr("connectors.snapshots.snapshot.read_captured", lambda *_: there)
+    monkeypatch.setattr("connectors.snapshots.progress.total_rows", lambda *_: Total(7, counted=True))
     monkeypatch.setattr(Waiting, "finished", lambda *_, **__: set())
     kafka = SimpleNamespace(describe=lambda _: {}, ends=lambda _: {})
     servers: Any = SimpleNamespace(setup=None, names=None, pipeline=pipeline(), kafka=kafka)
@@ -207,11 +207,11 @@ def test_a_sweep_tells_how_many_tables_it_has_looked_at(
         told(tables[101], 40, 80)
         return dict.fromkeys(tables, 0)
 
-    monkeypatch.setattr("connectors.snapshot.read_captured", lambda *_: there)
-    monkeypatch.setattr("connectors.snapshot.complete", lambda *_: set(there))
-    monkeypatch.setattr("connectors.snapshot.sweep_missed", sweeps)
-    monkeypatch.setattr("connectors.snapshot.end_lost", lambda *_: None)
-    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: Total(7, counted=True))
+    monkeypatch.setattr("connectors.snapshots.snapshot.read_captured", lambda *_: there)
+    monkeypatch.setattr("connectors.snapshots.snapshot.complete", lambda *_: set(there))
+    monkeypatch.setattr("connectors.snapshots.snapshot.sweep_missed", sweeps)
+    monkeypatch.setattr("connectors.snapshots.snapshot.end_lost", lambda *_: None)
+    monkeypatch.setattr("connectors.snapshots.progress.total_rows", lambda *_: Total(7, counted=True))
     monkeypatch.setattr(Waiting, "_running", lambda _: SimpleNamespace(streaming=True))
     kafka = SimpleNamespace(describe=lambda _: {}, ends=lambda _: {})
     servers: Any = SimpleNamespace(setup=None, names=None, pipeline=pipeline(), kafka=kafka)

@@ -18,14 +18,15 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cdc.errors import SourceError, SourceUnavailable
-from connectors import cut_snapshot, missed_deletes, resnapshot, signals, snapshot
-from connectors.captured import Captured
+from connectors import resnapshot
+from connectors.captured.captured import Captured
 from connectors.database.visibility import Visible
-from connectors.progress import Total
 from connectors.resnapshot import Wish
 from connectors.rest import Status
-from connectors.signals import Heard
-from connectors.snapshot import Waiting
+from connectors.snapshots import cut_snapshot, missed_deletes, signals, snapshot
+from connectors.snapshots.progress import Total
+from connectors.snapshots.signals import Heard
+from connectors.snapshots.snapshot import Waiting
 from tests.support.killed import killed_in_a_fork
 
 REQUESTED = Captured("s.t", "requested", "one", datetime(2026, 1, 1, tzinfo=UTC), sweep=True)
@@ -213,7 +214,7 @@ def test_who_waits_for_other_tables_is_not_told_of_one_that_can_not_be_swept(
     monkeypatch.setattr(snapshot, "sweep_missed", lambda *_: {"s.t": REFUSED, "s.u": 7})
     monkeypatch.setattr(snapshot, "read_connector", lambda *_: SimpleNamespace(status=None, streaming=True))
     monkeypatch.setattr(snapshot, "read_captured", lambda *_: dict(kept))
-    monkeypatch.setattr("connectors.progress.total_rows", lambda *_: Total(7, counted=True))
+    monkeypatch.setattr("connectors.snapshots.progress.total_rows", lambda *_: Total(7, counted=True))
     ended: list[str] = []
     monkeypatch.setattr(snapshot, "end_lost", lambda *_: ended.append("lost"))
     made = servers(connector)

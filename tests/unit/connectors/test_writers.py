@@ -14,7 +14,7 @@ from cdc.errors import SourceUnavailable
 from cdc.waits import waited_for
 from connectors import plan, writers
 from connectors.actions import run_all
-from connectors.captured import LOST, Gap
+from connectors.captured.captured import LOST, Gap
 from connectors.database import publication
 from connectors.database.publication import SENT, Publication
 from connectors.names import Names

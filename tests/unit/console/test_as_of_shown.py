@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from console.cli.as_of import shown_lines
-from operations.as_of.reading import python_text
+from operations.as_of.statements import python_text
 
 SQL = {
     "spark": "SELECT `id` FROM t",

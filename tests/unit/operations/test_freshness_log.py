@@ -13,10 +13,10 @@ import pytest
 
 from cdc.pipeline import loads
 from cdc.token import History
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.database.sightings import Seen, Sighting
 from connectors.database.write_tokens import Standing
-from connectors.signals import Listening
+from connectors.snapshots.signals import Listening
 from operations.freshness import log
 from operations.freshness.log import SourceLog
 from tests.support.lone_cache import FILE

@@ -21,9 +21,9 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
 from cdc.records.history import AFTER, OFFSET, OP, PARTITION, READ, TIME
 from cdc.resolve.views import resolve_views
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.database.lost import Lost
-from connectors.signals import Heard
+from connectors.snapshots.signals import Heard
 from operations.as_of import begun
 from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun

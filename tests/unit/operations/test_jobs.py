@@ -17,7 +17,7 @@ import pytest
 from cdc.errors import DiskFull, StateError
 from cdc.pipeline import Pipeline, load
 from cdc.polling import poll
-from connectors.progress import TableProgress
+from connectors.snapshots.progress import TableProgress
 from operations.generations import lag
 from operations.jobs import jobs as module
 from operations.jobs import work as working
@@ -189,7 +189,7 @@ def test_rows_that_are_gone_are_looked_for_unless_a_job_says_otherwise(
         waited.append(only)
         return SimpleNamespace(tables=[at])
 
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", wait)
+    monkeypatch.setattr("connectors.snapshots.snapshot.wait_snapshot", wait)
     assert pipeline.file is not None
     report = working.resnapshot_step(print, Path(pipeline.file), None, asked)
     assert [wish.sweep for wish in wishes] == [swept] and waited == [["public.t"]]
@@ -218,7 +218,7 @@ def test_a_job_that_reads_again_says_how_far_it_is_as_far_as_that_is_known(
 
     monkeypatch.setattr("operations.pace.LINE_SECONDS", 0.0)
     monkeypatch.setattr("connectors.resnapshot.resnapshot", lambda *_: ["public.a", "public.b"])
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", waits)
+    monkeypatch.setattr("connectors.snapshots.snapshot.wait_snapshot", waits)
     said = list[str]()
     assert pipeline.file is not None
     working.resnapshot_step(said.append, Path(pipeline.file), None, {})

@@ -15,12 +15,12 @@ from cdc.catalogue import Column, Table
 from cdc.pipeline import loads
 from cdc.same_key import KeyPart, key_parts
 from cdc.shapes import Shape
-from connectors import tablewatch
-from connectors.captured import Captured
-from connectors.changed import complete_keys
+from connectors.captured import tablewatch
+from connectors.captured.captured import Captured
+from connectors.captured.changed import complete_keys
+from connectors.captured.tablewatch import TableWatch
 from connectors.database.sightings import Seen, Sighting
 from connectors.names import Names
-from connectors.tablewatch import TableWatch
 from operations.run.source_watch import SourceWatch
 from operations.state.evolution import Evolution, write_evolution
 from operations.state.keys import kept_keys

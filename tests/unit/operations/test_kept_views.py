@@ -232,7 +232,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Pipeline]:
     monkeypatch.setattr("connectors.apply.apply", apply)
     monkeypatch.setattr("operations.gate.refuse_wrong_views", lambda *_: None)
     monkeypatch.setattr("connectors.resnapshot.resnapshot", others)
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_, **__: SimpleNamespace(tables=[]))
+    monkeypatch.setattr("connectors.snapshots.snapshot.wait_snapshot", lambda *_, **__: SimpleNamespace(tables=[]))
     monkeypatch.setattr("connectors.preflight.preflight", others)
     for name in ("views", "sinks", "warehouses", "webhooks"):
         monkeypatch.setattr(f"operations.check.{name}.checked_{name}", lambda *_: [])

@@ -18,7 +18,7 @@ from cdc.errors import StateError
 from console.http.pages.levels import _LEVELS, ORDER, beside, level_of, worst
 from console.http.pages.model import POINTS, overview, sparkline
 from console.http.pages.render import count, rate, size, span
-from operations.generations.promotion import promotion_report
+from operations.generations.promotion_report import promotion_report
 from operations.jobs.job import Job
 from operations.jobs.jobs import Jobs
 from operations.overview.changes import KINDS, Rates

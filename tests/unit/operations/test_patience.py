@@ -27,7 +27,7 @@ from pyspark.core import context
 from cdc import errors
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import HeadwaterError, KafkaError, KafkaRefused, KafkaUnavailable, StateError
-from cdc.log import topics as topicids
+from cdc.log import topic_ids as topicids
 from cdc.pipeline import load
 from console.cli import run as command
 from operations.run import patience

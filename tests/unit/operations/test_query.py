@@ -15,7 +15,7 @@ from cdc.errors import ConfigError, QueryRefused, QueryTooLarge, SinkUnavailable
 from console.cli.query import _table
 from operations.query import duck as inside
 from operations.query.answer import Answer, Told
-from operations.query.as_of import AsOf
+from operations.query.complete import AsOf
 from operations.query.duck import Duck, Rows, scan_of
 from operations.query.query import Queries
 from operations.query.statement import checked

@@ -11,7 +11,7 @@ from confluent_kafka import Message
 from cdc.log.slices import Slice, slices
 from cdc.records.encoding import JSON
 from connectors.ledger import LedgerEntry
-from operations.query.as_of import AsOf, Ends, before, commit_before, together
+from operations.query.complete import AsOf, Ends, before, commit_before, together
 from operations.query.tables import marks
 
 # -- through which offsets a table is applied --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from cdc.log.ends import Offsets
 from cdc.log.slices import Slice, SliceReader
 from cdc.records.encoding import JSON
 from connectors.ledger import LedgerEntry
-from operations.query.as_of import COMPACTED, AsOf, Ends, committed, written_after
+from operations.query.complete import COMPACTED, AsOf, Ends, committed, written_after
 from operations.query.tables import Held, Name
 from operations.query.tail import refuse_late
 from spark.disk.filling import FillState, save

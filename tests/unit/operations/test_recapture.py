@@ -17,7 +17,7 @@ from cdc.errors import ConfigError, SlotLost, SourceChanged, SourceError, StateE
 from cdc.pipeline import Pipeline, load, loads
 from connectors.database.history import Moment
 from connectors.database.publication import SENT, Publication
-from connectors.source_gaps import Remembered
+from connectors.gaps.source_gaps import Remembered
 from console.cli.main import cli
 from operations import recapture as place
 from operations.erase.note import Note

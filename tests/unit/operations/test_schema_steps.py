@@ -341,6 +341,6 @@ def test_who_reads_a_table_again_waits_for_that_one(pipeline: Pipeline, monkeypa
     """Another one that can't be swept had it read again for ever."""
     waited: list[Any] = []
     monkeypatch.setattr("connectors.resnapshot.read_anew", lambda *_: None)
-    monkeypatch.setattr("connectors.snapshot.wait_snapshot", lambda *_, only: waited.append(only))
+    monkeypatch.setattr("connectors.snapshots.snapshot.wait_snapshot", lambda *_, only: waited.append(only))
     read_again(lambda _: None, pipeline, "public.t", "a IS NOT NULL", sweep=False)
     assert waited == [["public.t"]]

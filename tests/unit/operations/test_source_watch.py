@@ -21,7 +21,7 @@ from cdc.errors import (
 )
 from cdc.pipeline import Pipeline, Source, loads
 from cdc.polling import poll
-from connectors import source_gaps
+from connectors.gaps import source_gaps
 from connectors.postgres import connect
 from operations.run import owner, patience, source_watch
 from operations.run.owner import owner_refused

@@ -15,8 +15,8 @@ from cdc.view import View
 from connectors.ledger import LedgerEntry
 from operations.opened import Opened
 from operations.pace import LINE_SECONDS, Pace, left_of, pace
-from operations.status import frontier
-from operations.status.frontier import NOBODY_KNOWS, Frontier
+from operations.verify import frontier
+from operations.verify.frontier import NOBODY_KNOWS, Frontier
 from spark.disk.state import Generation
 from tests.support.trees import table
 

@@ -47,7 +47,7 @@ from operations.propose.proposal import Looked
 from operations.push.health import push_report
 from operations.query.answer import Answer as QueryAnswer
 from operations.query.answer import Told
-from operations.query.as_of import AsOf
+from operations.query.complete import AsOf
 from operations.query.duck import Rows
 from operations.query.tables import Held, Name
 from operations.query.tail import Tail

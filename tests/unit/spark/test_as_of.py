@@ -15,7 +15,7 @@ from cdc.join.incoming import RowMaker
 from cdc.join.versions import by_time, shown
 from cdc.records.change import Change, Op
 from cdc.records.debezium_json import Decoder
-from connectors.missed_deletes import ghost_event
+from connectors.snapshots.missed_deletes import ghost_event
 from connectors.topics import FOR_EVER, data_topics
 from sinks.rowstore.memory.store import MemoryStore
 from spark.join.engine import Joiner

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 from cdc.catalogue import Column, Table
 from cdc.records.history import as_of_sql, versions_sql
 from cdc.view import View
-from operations.as_of import reading
+from operations.as_of import statements as reading
 from operations.query.histories import Past
 from operations.query.uniting import GONE as TAIL_GONE
 from operations.query.uniting import WINS, united

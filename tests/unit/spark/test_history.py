@@ -33,12 +33,12 @@ from cdc.records.history import (
 )
 from cdc.records.position import parse_lsn
 from cdc.view import View
-from connectors.cut_snapshot import delete_event
-from connectors.missed_deletes import ghost_event, standing
+from connectors.snapshots.cut_snapshot import delete_event
+from connectors.snapshots.missed_deletes import ghost_event, standing
 from console.cli.as_of import command as as_of_command
 from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
-from operations.as_of.reading import shown
+from operations.as_of.statements import shown
 from spark.reading.spec import FlowSpec
 from spark.warehouse.history.rows import HistoryDecoder, Place, PlaceUnknown
 from spark.warehouse.history.tables import HistoryPlace, columns_of, follow, former_column, retyped_key

@@ -31,13 +31,13 @@ from cdc.log.records import records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN, lsn_of, transaction_of
 from cdc.scratch import scratch_folder
-from connectors.absent_keys import NO_SWEEP, KeyCheck
 from connectors.advisory_lock import changing
 from connectors.connector import wait_ready
-from connectors.cut_snapshot import write_deletes
 from connectors.database.history import read_moment
 from connectors.database.visibility import read_visible
 from connectors.servers import Servers
+from connectors.snapshots.absent_keys import NO_SWEEP, KeyCheck
+from connectors.snapshots.cut_snapshot import write_deletes
 from connectors.tables.catalogue import read_catalogue
 
 # Keys that are in memory at once: a few tens of MB.

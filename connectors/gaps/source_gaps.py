@@ -19,16 +19,16 @@ import psycopg
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError, SourceRefused
 from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
-from connectors.captured import read_captured
+from connectors.captured.captured import read_captured
 from connectors.database.history import Moment, raise_witness, read_moment, read_witness
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import noted_timeline, timelines_before
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
-from connectors.lost_offset import READ_AGAIN, refuse_lost_offset
+from connectors.gaps.lost_offset import READ_AGAIN, refuse_lost_offset
+from connectors.gaps.renamed import refuse_renamed
 from connectors.names import Names
 from connectors.offset import reached_lsn, stored_lsn
 from connectors.postgres import ANSWER_SECONDS, Connection, connect, within
-from connectors.renamed import refuse_renamed
 from connectors.rest import ConnectClient
 
 GONE = "our own tables are gone from the database: it was restored from a copy from before `apply`"
@@ -70,7 +70,7 @@ class Remembered:
         return {name: value for name, value in asdict(self).items() if name != "followed" or value}
 
 
-# Follows a promoted standby, or raises (connectors/promotion.py).
+# Follows a promoted standby, or raises (connectors/gaps/promotion.py).
 Follow = Callable[[Connection, Pipeline, Remembered, Moment, tuple[str, int] | None], None]
 
 

@@ -10,8 +10,8 @@ from psycopg import sql
 
 from cdc.errors import SourceError, TableChanged
 from cdc.pipeline import Pipeline
-from connectors.captured import read_captured
-from connectors.changed import (
+from connectors.captured.captured import read_captured
+from connectors.captured.changed import (
     KeptKey,
     complete_keys,
     difference,

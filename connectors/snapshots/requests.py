@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from connectors.actions import Action
 from connectors.actual import Actual
-from connectors.captured import Captured, mark, want_again
-from connectors.changed import complete
+from connectors.captured.captured import Captured, mark, want_again
+from connectors.captured.changed import complete
+from connectors.captured.rewritten import rewritten
 from connectors.connector import RunningConnector, wait_ready
-from connectors.cut_snapshot import sweep
-from connectors.rewritten import rewritten
 from connectors.servers import Servers
-from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
+from connectors.snapshots.cut_snapshot import sweep
+from connectors.snapshots.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
 
 # A signal is seen within a second and begins at once; one that nobody works on after this long was lost.
 LOST_SECONDS = 60

@@ -18,7 +18,7 @@ from cdc.log.client import PARTITION_EOF, SECONDS, Kafka
 from cdc.log.opening import opened
 from cdc.log.refusals import denied, translate, untaken
 from cdc.log.registry import encoding_of
-from cdc.log.topics import ids_of
+from cdc.log.topic_ids import ids_of
 from cdc.pipeline import Pipeline
 from connectors.debezium import pattern
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from psycopg import sql
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
 from connectors.servers import Servers
-from connectors.signals import Heard
+from connectors.snapshots.signals import Heard
 from connectors.tables.partitions import over_trees
 
 # Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.

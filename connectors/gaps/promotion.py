@@ -31,11 +31,11 @@ from connectors.database.history import Moment
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import is_our_stop, note_stop, note_timeline, noted_timeline, read_history
 from connectors.debezium import connector_name
+from connectors.gaps.source_gaps import Remembered, changed
 from connectors.names import Names
 from connectors.offset import stored_lsn
 from connectors.postgres import LOCK_SECONDS, Connection, explained
 from connectors.rest import ConnectClient
-from connectors.source_gaps import Remembered, changed
 
 REQUEST_SECONDS = 10.0
 # A connector that runs reads from its slot within seconds; one that does not after a minute reads elsewhere.

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
-from connectors.captured import LOST, Captured
-from connectors.changed import Change
+from connectors.captured.captured import LOST, Captured
+from connectors.captured.changed import Change
 
 # Partitions that are named in a message; the others are counted.
 NAMED = 3

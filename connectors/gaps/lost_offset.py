@@ -29,7 +29,7 @@ from cdc.records.change import Op
 from cdc.records.encoding import Encoding
 from cdc.records.history import EARLY_US
 from cdc.records.position import format_lsn
-from connectors.captured import Captured, read_captured
+from connectors.captured.captured import Captured, read_captured
 from connectors.database.lost import Lost, read_lost
 from connectors.debezium import beat_topic, marker_topic
 from connectors.marker import last_attempt, read_position

@@ -19,9 +19,9 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceError
 from cdc.join.comparable import respelled
 from cdc.types import REFUSALS, json_converter, type_key, unsupported
+from connectors.gaps.source_gaps import BEGIN_AGAIN
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
-from connectors.source_gaps import BEGIN_AGAIN
 from connectors.tables.row_security import see_all_rows
 
 PAGE_ROWS = 2_000

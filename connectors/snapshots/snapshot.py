@@ -9,18 +9,18 @@ from dataclasses import replace
 from cdc.errors import ConnectError, HeadwaterError, SourceError
 from cdc.outbox import is_outbox, topics_of_table
 from cdc.pipeline import Pipeline
-from connectors.captured import Captured, read_captured
-from connectors.changed import complete
+from connectors.captured.captured import Captured, read_captured
+from connectors.captured.changed import complete
 from connectors.connector import RunningConnector, read_connector
-from connectors.cut_snapshot import sweep
 from connectors.database.lost import end_lost
 from connectors.marker_watch import has_skipped
-from connectors.missed_deletes import sweep_missed
-from connectors.progress import Progress, SnapshotMeter, TableProgress
-from connectors.requests import ask_rewritten, has_failed, is_complete, lost_requests, request
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
-from connectors.signals import COMPLETE, Heard, Listening, Notifications
+from connectors.snapshots.cut_snapshot import sweep
+from connectors.snapshots.missed_deletes import sweep_missed
+from connectors.snapshots.progress import Progress, SnapshotMeter, TableProgress
+from connectors.snapshots.requests import ask_rewritten, has_failed, is_complete, lost_requests, request
+from connectors.snapshots.signals import COMPLETE, Heard, Listening, Notifications
 
 PAUSE_SECONDS = 0.5
 # How often it is looked whether a request was lost.

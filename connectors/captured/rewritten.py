@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from connectors.captured import Captured
+from connectors.captured.captured import Captured
 from connectors.database.sightings import files_of
 from connectors.postgres import Connection
 

@@ -23,12 +23,12 @@ from psycopg import sql
 
 from cdc.records.position import parse_lsn
 from connectors.actions import Action, statements
+from connectors.captured.topic_begins import TOPIC, Begins
 from connectors.database.lost import note_missing
 from connectors.database.number import check_number
 from connectors.database.sightings import Files, Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_columns, has_table
-from connectors.topic_begins import TOPIC, Begins
 
 if TYPE_CHECKING:
     from connectors.servers import Servers
@@ -221,7 +221,7 @@ def _note(
             note_missing(servers.setup, names)
         # Looked at after the publication has it: its row there is a part of what is remembered.
         now = look(servers.setup, publication, [table]).by_name.get(table)
-        if now is not None and state == "initial":  # before there is a slot: see connectors/rewritten.py
+        if now is not None and state == "initial":  # before there is a slot: see connectors/captured/rewritten.py
             now = replace(now, files=files.of(servers.setup, table))
         identity = None if now is None else json.dumps(now.to_dict())
         with explained(f"noting the capture of {table}"):

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from cdc.errors import TableChanged
 from cdc.same_key import KeyPart, same_key
-from connectors.captured import LOST, Captured, Gap, read_captured, settle
+from connectors.captured.captured import LOST, Captured, Gap, read_captured, settle
 from connectors.database.lost import note_missing
 from connectors.database.sightings import Seen, Sighting, look
 from connectors.debezium import pattern

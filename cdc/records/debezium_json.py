@@ -24,8 +24,8 @@ _WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
 _OPS = {op.value: (op, op in _WITH_ROW) for op in Op if op is not Op.TOMBSTONE}
 # What ``source.snapshot`` says of a streamed event: nothing at all, or the word that is its default.
 STREAMED = (None, "false")
-# In the ``source`` of a delete that we have written ourselves (``connectors/snapshots/missed_deletes.py``): behind which
-# place of the log it is to stand. Debezium has null there, unless it was told to fetch it, which its connector is not.
+# In the ``source`` of a delete that we have written ourselves (``connectors/snapshots/missed_deletes.py``): behind
+# which place of the log it is to stand. Debezium has null there, unless it was told to fetch it, which its connector is not.
 WRITTEN = "xmin"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -232,7 +233,13 @@ def test_rows_that_no_file_can_have_are_appended_and_their_keys_not_looked_for(
     spark.sql(f"INSERT INTO {made} SELECT CAST(id + 100 AS {kind}), 'old', 1 FROM range(100)")
     looked = list[str]()
     read = SparkSession.table
-    monkeypatch.setattr(spark, "table", lambda name: looked.append(name) or read(spark, name), raising=False)
+
+    def table(name: str) -> DataFrame:
+        if sys._getframe(1).f_globals["__name__"] == merge_small.__module__:  # who appends asks for its columns alone
+            looked.append(name)
+        return read(spark, name)
+
+    monkeypatch.setattr(spark, "table", table, raising=False)
     held = {row.a: (row.v, row._hw_version) for row in read(spark, made).collect()}
     steps: list[tuple[list[tuple[int, str | None]], int]] = [
         ([(200, "new"), (201, "new")], 0),

@@ -25,7 +25,8 @@ _OPS = {op.value: (op, op in _WITH_ROW) for op in Op if op is not Op.TOMBSTONE}
 # What ``source.snapshot`` says of a streamed event: nothing at all, or the word that is its default.
 STREAMED = (None, "false")
 # In the ``source`` of a delete that we have written ourselves (``connectors/snapshots/missed_deletes.py``): behind
-# which place of the log it is to stand. Debezium has null there, unless it was told to fetch it, which its connector is not.
+# which place of the log it is to stand. Debezium has null there, unless it was told to fetch it, which its connector
+# is not.
 WRITTEN = "xmin"
 
 

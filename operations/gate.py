@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
@@ -34,7 +34,7 @@ from operations.opened import going_on, kept_tables
 from operations.rowstore import refuse_no_store
 from operations.state.folder import register_of, state_dir
 from operations.state.frozen import read_by, with_gone
-from operations.state.history import keeps_history, root_tables
+from operations.state.history import keeps_history, root_tables, topics_here
 from operations.state.shapes import known_shapes
 from sinks.configure import check_mapping
 from spark.disk.files import write_atomic
@@ -108,8 +108,8 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
             refuse_unlike_tables(pipeline, name, odd if kept_too or not odd else _not_kept(pipeline, name, odd))
             if keeps_history(pipeline, name):  # `run` would go on without one, and the log forgets
                 root_tables(pipeline, catalogue, name)
-            if sink.tables == "all" and sink.form == "columns":
-                _refuse_moved(pipeline, name)
+            # What comes by a pattern is passed over, for nobody's `apply` is to wait for whoever moved it.
+            _refuse_moved(pipeline, name, catalogue, catalogue.tables if kept_too else pipeline.source.tables)
     resolved = {view.name for _, view in placed}
     for name in pipeline.views:
         if name not in resolved:
@@ -126,20 +126,24 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
     return list(once.values())
 
 
-def _refuse_moved(pipeline: Pipeline, sink: str) -> None:
-    """Refuse a warehouse of all tables a table that has come to another schema: it would be written to the table, and
-    its history to the history, of what it was, whose flow's place is one in another topic."""
-    register = register_of(pipeline, sink)
-    living = register.generation(register.living())
-    if not living.started or outdated(pipeline, living):
-        return  # another one is to be built, under the names that the file gives it
-    for former, table in moved(pipeline, living, pipeline.source.tables):
+def _refuse_moved(pipeline: Pipeline, sink: str, catalogue: Catalogue, tables: Collection[str]) -> None:
+    """Refuse a table that has come to another schema, where a warehouse would write it to the table, or its history to
+    the history, of what it was: their places in the log are in another topic, and all of a history stops by one."""
+    register, part = register_of(pipeline, sink), pipeline.sinks[sink]
+    read = topics_here(pipeline, sink) if keeps_history(pipeline, sink) else frozenset()
+    with suppress(StateError):  # told by who opens it
+        living = register.generation(register.living())
+        # Else another one is to be built, under the names that the file gives it.
+        if part.tables == "all" and part.form == "columns" and living.started and not outdated(pipeline, living):
+            read |= {*read_by(living)}
+    kept = root_tables(pipeline, catalogue, sink) if keeps_history(pipeline, sink) else catalogue.tables
+    for former, table in moved(pipeline, read, [one for one in tables if one in kept], catalogue.tables.__contains__):
         raise error(
             pipeline,
             ("sinks", sink, "namespace"),
-            f"{table} would be called in sink {sink} what {former} is: that one's table, and history, are there",
+            f"{table} would be called in sink {sink} what {former} is: that one's table, or history, has the name",
             f"give sink {sink} another `namespace`: its tables are made anew there beside the living ones, which go on"
-            f" without {table}",
+            f" without {table}; a history begins anew there, and the old one stays readable",
         )
 
 
@@ -215,10 +219,10 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
 def _displaced(
     pipeline: Pipeline, generation: Generation, catalogue: Catalogue, whole: Catalogue
 ) -> Iterator[TableChanged]:
-    """Tables that a generation of documents of all tables can't keep: one that is gone, and that it goes on with, has
-    the name. Where the file names them, it is outdated by that."""
+    """Tables that a generation does not keep, for one that is gone, and that it goes on with, has the name. Where the
+    file names them, it is outdated by that; of a warehouse of all tables the file is refused."""
     part, sink = pipeline.sinks[generation.sink], generation.sink
-    if part.tables != "all" or part.form == "columns" or outdated(pipeline, generation):
+    if (part.tables == "all" and part.form == "columns") or outdated(pipeline, generation):
         return
     held = {table.name: name for name, table in whole.tables.items() if name not in catalogue.tables}
     for name, table in catalogue.tables.items():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from cdc.catalogue import Catalogue
+from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.pipeline.views import View
 from cdc.resolve.versions import kept_versions
 from operations.state.folder import pipeline_folder, register_of
 from spark.disk.made_of import views_of
+
+log = logging.getLogger(__name__)
 
 
 class Kept(NamedTuple):
@@ -76,13 +80,24 @@ def kept_alone(pipeline: Pipeline, catalogue: Catalogue) -> dict[str, Mapping[st
 
 def _kept(pipeline: Pipeline) -> dict[str, Kept]:
     left = {path.parent.parent.name for path in pipeline_folder(pipeline).glob("*/g*/definition.json")}
-    found = {}
+    found = dict[str, Kept]()
     for sink in (*pipeline.sinks, *sorted(left - pipeline.sinks.keys())):
-        register = register_of(pipeline, sink)
-        for generation in register.begun():
-            for view, model in views_of(generation).items():
-                if model != pipeline.views.get(view):
-                    number = generation.number
-                    name = f"{view} in generation {number} of sink {sink}"
-                    found[name] = Kept(sink, number, register.stage(number), model)
+        try:
+            found |= _kept_by(pipeline, sink)
+        except (HeadwaterError, KeyError) as error:
+            if sink in pipeline.sinks:
+                raise
+            # What is left of a sink that nobody asks for any more stops no pipeline.
+            log.warning("what sink %s, which the file has no more, was made of can't be read: %s", sink, error)
+    return found
+
+
+def _kept_by(pipeline: Pipeline, sink: str) -> dict[str, Kept]:
+    register, found = register_of(pipeline, sink), {}
+    for generation in register.begun():
+        for view, model in views_of(generation).items():
+            if model != pipeline.views.get(view):
+                number = generation.number
+                name = f"{view} in generation {number} of sink {sink}"
+                found[name] = Kept(sink, number, register.stage(number), model)
     return found

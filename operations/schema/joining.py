@@ -8,7 +8,7 @@ from cdc.pipeline import Pipeline
 from cdc.resolve.views import refuse_unlike_tables, resolve_views
 from operations.opened import going_on, kept_tables, with_table, without_absent
 from operations.state.folder import register_of
-from operations.state.frozen import known_to
+from operations.state.frozen import known_to, read_by
 from spark.disk.made_of import add_table, moved, note_taken_up
 from spark.disk.state import Generation
 
@@ -66,6 +66,8 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
             return False
         if table in kept_tables(pipeline, generation):
             continue
+        if _former(pipeline, generation, catalogue, table):
+            continue  # readers see another one; who goes back to it has what it had
         if pipeline.sinks[sink].form != "columns":
             note_taken_up(generation, table)
         add_table(generation, table)
@@ -74,10 +76,8 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
 
 def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> ConfigError | None:
     """Why a generation can't keep a table besides; None if it can."""
-    if pipeline.sinks[generation.sink].form == "columns":
-        # Its flow would go on from the other's checkpoint, whose partitions are another topic's.
-        for former, _ in moved(pipeline, generation, [table]):
-            return ConfigError(f"{former} had this name in it: table, place and history are that one's")
+    if (former := _former(pipeline, generation, catalogue, table)) and not _is_previous(pipeline, generation):
+        return ConfigError(f"{former} had this name in it: table, place and history are that one's")
     known = known_to(pipeline, generation, catalogue)
     try:
         defined = with_table(pipeline, generation, table)
@@ -86,3 +86,16 @@ def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, tab
     except ConfigError as error:
         return error
     return None
+
+
+def _former(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> str | None:
+    """The table that is gone, and had this one's name in a warehouse: the flow would go on from that one's place, which
+    is in another topic."""
+    if pipeline.sinks[generation.sink].form != "columns":
+        return None
+    found = moved(pipeline, read_by(generation), [table], catalogue.tables.__contains__)
+    return found[0][0] if found else None
+
+
+def _is_previous(pipeline: Pipeline, generation: Generation) -> bool:
+    return register_of(pipeline, generation.sink).stage(generation.number) == "previous"

@@ -110,6 +110,17 @@ def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:
     return frozenset(_bound(history_folder(pipeline, sink)).get("topic_ids", {}))
 
 
+def topics_here(pipeline: Pipeline, sink: str) -> frozenset[str]:
+    """The topics that a sink's history has begun to read in the namespace that the file names."""
+    part, folder = pipeline.sinks[sink], history_folder(pipeline, sink)
+    if not isinstance(part, IcebergSink):
+        return frozenset()
+    bound = _bound(folder)
+    if bound.get("namespace", part.namespace) != part.namespace:
+        bound = _bound(folder / FORMER / part.namespace)
+    return frozenset(bound.get("topic_ids", {}))
+
+
 def _bound(folder: Path) -> dict[str, Any]:
     """What a history is of; empty if nobody knows."""
     try:

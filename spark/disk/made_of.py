@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,25 +182,30 @@ def _moved(pipeline: Pipeline, generation: Generation) -> list[str]:
     part = pipeline.sinks[generation.sink]
     if part.tables == "all" and part.form == "columns":
         return []
-    return [f"{one} is {table} now" for one, table in moved(pipeline, generation, pipeline.source.tables)]
-
-
-def moved(pipeline: Pipeline, generation: Generation, tables: Iterable[str]) -> list[tuple[str, str]]:
-    """Tables that a generation reads and the file has captured no more, each with the one of another schema that is
-    called the same and that it has not read.
-
-    Args:
-        pipeline: the loaded file.
-        generation: one that has been begun.
-        tables: ``schema.table`` of those that may have its name now.
-    """
     try:
         known = generation.known()
     except StateError:
         return []  # told by who opens it
-    read, before = (() if known is None else known.topic_ids), pipeline.topic("")
+    read = () if known is None else known.topic_ids
+    found = moved(pipeline, read, pipeline.source.tables, pipeline.captures)
+    return [f"{one} is {table} now" for one, table in found]
+
+
+def moved(
+    pipeline: Pipeline, read: Collection[str], tables: Iterable[str], there: Callable[[str], bool]
+) -> list[tuple[str, str]]:
+    """Tables that were read and are there no more, each with the one of another schema that is called the same and that
+    was not read. Pure.
+
+    Args:
+        pipeline: the loaded file.
+        read: the topics that somebody has read.
+        tables: ``schema.table`` of those that may have its name now.
+        there: whether a table is there still.
+    """
+    before = pipeline.topic("")
     left = {topic.removeprefix(before) for topic in read if topic.startswith(before)}
-    left = {table for table in left if not pipeline.captures(table)}
+    left = {table for table in left if not there(table)}
     new = [table for table in tables if pipeline.topic(table) not in read]
     return [(one, table) for one in sorted(left) for table in new if _short(one) == _short(table)]
 

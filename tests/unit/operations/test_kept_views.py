@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import ConfigError, NewerFormat
+from cdc.errors import ConfigError, NewerFormat, StateError
 from cdc.log.client import Topic
 from cdc.pipeline import Pipeline, loads
 from connectors import apply as place
@@ -109,6 +109,15 @@ def test_a_sink_that_was_let_go_of_keeps_them_until_it_is_dropped(tmp_path: Path
     """`apply` said that what it holds stays; put back, it went on in a log whose versions were gone."""
     begin(load(tmp_path, WAS))
     assert lag(without(tmp_path)) == FOR_EVER
+    damaged = tmp_path / "state" / "p" / "search" / "g1" / "definition.json"
+    whole = damaged.read_text()
+    for text in ("", "{}"):  # of a sink that nobody asks for any more: it stopped plan, apply, check and run
+        damaged.write_text(text)
+        assert lag(without(tmp_path)) == "3600000"
+    damaged.write_text(whole)
+    with pytest.raises(StateError):
+        damaged.write_text("")
+        lag(load(tmp_path, WAS))
     shutil.rmtree(tmp_path / "state" / "p" / "search")
     assert lag(without(tmp_path)) == "3600000"
 

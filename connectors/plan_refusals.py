@@ -62,13 +62,17 @@ def refuse_discontinued(pipeline: Pipeline, actual: Actual) -> None:
         refuse_gap(source.slot, actual.slot, running.offset)
 
 
-def refuse_unfit(servers: Servers) -> None:
+def refuse_unfit(servers: Servers, *, anew: bool = False) -> None:
     """Refuse tables that can't be captured, or whose updates Postgres would refuse to the application once published.
+
+    Args:
+        servers: of the pipeline.
+        anew: what is captured is about to be left: what is only told of captured tables is refused.
 
     Raises:
         SourceError: every finding of the checks that are about the tables themselves (terminal).
     """
-    site = Site(servers.pipeline, servers.source, servers.setup, servers.kafka, servers.connect)
+    site = Site(servers.pipeline, servers.source, servers.setup, servers.kafka, servers.connect, anew)
     checks = [tables.CHECK, primary_keys.CHECK, toast.CHECK]
     if servers.pipeline.source.outbox is not None:
         checks.append(outbox.CHECK)

@@ -86,10 +86,11 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
             settings = ours(connection.info.server_version) | limits
             process = _process(connection) if at in _keeping else connection.info.backend_pid
             if not _set(connection, settings, process):
-                process = _own_process(source, connection, lambda: _open(source, user, secret))
+                process, known = _own_process(source, connection, lambda: _open(source, user, secret))
                 if not _set(connection, settings, process):
                     raise _pooler_error(source)
-                _keeping.add(at)
+                if known:
+                    _keeping.add(at)
         except BaseException:
             connection.close()
             raise
@@ -131,22 +132,24 @@ def _set(connection: Connection, settings: Mapping[str, str], process: int) -> b
         return connection.execute(select.format(values, process)).rowcount != 0
 
 
-def _own_process(source: Source, connection: Connection, another: Callable[[], Connection]) -> int:
-    """The process behind a pooler's session. Stops at one that gives a session of the server's to several clients in
-    turn (PgBouncer's transaction mode): what we set there would stay for the application's. One that keeps a session
-    for each client is let through.
+def _own_process(source: Source, connection: Connection, another: Callable[[], Connection]) -> tuple[int, bool]:
+    """The process behind a pooler's session, and whether all was asked by which it is known to be ours.
+
+    Stops at a pooler that gives a session of the server's to several clients in turn (PgBouncer's transaction mode):
+    what we set there would stay for the application's. One that keeps a session for each client is let through.
 
     Of two clients that are there at once, both have the same process, or one has two in turn. While others are at work
     neither need be seen at once; of a session that is a client's own neither ever is.
     """
-    process = _process(connection)
+    process, known = _process(connection), False
     with suppress(psycopg.Error), another() as other:  # there may be no room for one more
         for _ in range(ASKED_IN_TURN):
             if _process(other, BESIDE_SECONDS) == process or _process(connection) != process:
                 raise _pooler_error(source)
+        known = True
     if _process(connection) != process:
         raise _pooler_error(source)
-    return process
+    return process, known
 
 
 def replication_command(source: Source, command: str) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""What is said of a connection to Postgres that was not made, by the words of libpq and of the server. Pure."""
+"""What is said of a connection to Postgres that was not made: by the server's code, and words, or libpq's. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ TERMINAL = (
     *("not permitted to log in", "no password"),
     *("may start a WAL sender", "to start walsender", "CONNECT privilege"),
 )
-# And these that it will let somebody in again. The last ones are PgBouncer's.
+# And these that it will let somebody in again. The last lines are PgBouncer's.
 PASSING = (
     *("starting up", "shutting down", "recovery mode", "not yet accepting", "is not accepting connections"),
     *("too many", "connection slots are reserved", "terminating connection", "canceling authentication"),
     *("no more connections allowed", "query_wait_timeout", "server login has been failing", "cannot connect to server"),
+    *("client_login_timeout", "max clients reached"),
 )
+# What a session is set up by has a SQLSTATE, in whatever language: of a server that goes down, or is not up, of one
+# that has no room, and PgBouncer's for all that it says itself: what it says for good is known by TERMINAL.
+PASSING_STATES = ("57P01", "57P02", "57P03", "53300", "08P01")
+CANCELED = "57014"
 # How a message of libpq goes on where it was the server that said no: by its severity, in the server's language.
 REFUSAL = re.compile(r"failed: [^\n:]+:  ")
 # Trying again is no use either for what libpq, or the server, has against the other's TLS. Its words stand in several
@@ -68,11 +73,18 @@ def login_error(error: psycopg.Error, where: str, fix: str) -> SourceError:
     if any(part in reason for part in TERMINAL):
         better = next((way for part, way in OF_WORDS.items() if part in reason), fix)
         return SourceError(f"Postgres refused {where}: {reason}", fix=better)
-    if whole := of_tls(error):
+    state = error.diag.sqlstate or error.sqlstate
+    if state == CANCELED:
+        return SourceUnavailable(
+            f"Postgres canceled the first statement at {where}: {reason}",
+            fix="if that is the role's or the database's statement_timeout: ALTER ROLE … RESET statement_timeout (or"
+            " ALTER DATABASE …); Headwater sets its own",
+        )
+    if state is None and (whole := of_tls(error)):
         better = next((way for part, way in OF_WORDS.items() if part in whole), TRUST)
         return SourceError(f"no encrypted connection to {where}: {whole}", fix=better)
-    if said := refusal(error) or error.diag.message_primary:  # the latter of what a session is set up by
-        if any(part in said for part in PASSING):
+    if said := refusal(error) or (reason if state else ""):
+        if state in PASSING_STATES or any(part in said for part in PASSING):
             again = (
                 "run the same command again when it does; or raise max_connections (of a pooler max_client_conn, or its"
             )

@@ -27,7 +27,9 @@ from connectors.database.history import Moment, read_moment
 from connectors.database.publication import by_owner, read_publication
 from connectors.drop import drop, plan_drop_pipeline
 from connectors.gaps.source_gaps import check_source
-from connectors.postgres import connect
+from connectors.plan_refusals import refuse_unfit
+from connectors.postgres import Connection, connect
+from connectors.servers import open_servers
 from connectors.snapshots.snapshot import wait_snapshot
 from operations.child_process import Apart
 from operations.edits.build import build
@@ -194,7 +196,8 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
             the namespace that the file names (terminal; nothing was changed).
         ConfigError: a generation has rows in a row store, and the file has none (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
-            cluster is; or its publication is another role's (terminal; nothing was changed).
+            cluster is; or its publication is another role's, or a table can't be captured (terminal; nothing was
+            changed).
         HeadwaterError: a server refused, or does not answer: the same command goes on.
     """
     busy = StateError(
@@ -244,7 +247,9 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
     at = begun(pipeline) or _from_the_beginning(pipeline)
     if not at.dropped:
         _refuse_ending(pipeline)
-        _refuse_publication(pipeline)
+        with open_servers(pipeline) as servers:
+            _refuse_publication(pipeline, servers.setup)
+            refuse_unfit(servers, anew=True)  # as `apply` will: it only warns of some tables while they are captured
         plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
     _note(pipeline, at)
     if not at.dropped:
@@ -259,12 +264,11 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
     return at, data
 
 
-def _refuse_publication(pipeline: Pipeline) -> None:
+def _refuse_publication(pipeline: Pipeline, setup: Connection) -> None:
     """Refuse a publication of another role: `drop` leaves it, our tables go out of it as they are dropped, and `apply`
     could not put the new ones in. One of all tables takes them by itself."""
     name = pipeline.source.publication
-    with connect(pipeline.source, setup=True) as connection:
-        actual, version = read_publication(connection, name), connection.info.server_version
+    actual, version = read_publication(setup, name), setup.info.server_version
     if actual is None or actual.owned or (actual.whole_database and actual.right_options):
         return
     raise SourceError(

@@ -60,6 +60,7 @@ class Site:
         setup: Postgres as the owning role, or why not.
         kafka: the brokers' admin interface (made without connecting).
         connect: Kafka Connect's client (made without connecting).
+        anew: what is captured is about to be left, and is captured anew then: no table is captured already.
         failed: names of checks that found an error, could not run, or were skipped because of one that did.
     """
 
@@ -68,6 +69,7 @@ class Site:
     setup: Connection | SourceError
     kafka: Kafka
     connect: ConnectClient
+    anew: bool = False
     names: Names = field(init=False)
     failed: set[str] = field(default_factory=set)
 

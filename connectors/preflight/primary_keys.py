@@ -17,7 +17,8 @@ from connectors.tables.facts import TableFacts
 def run(site: Site) -> Iterator[Finding]:
     """A primary key, or a unique index that is the replica identity; and never replica identity NOTHING."""
     tables = site.catalogue.tables
-    captured = read_captured(site.db, site.names) if any(map(_zoned, tables.values())) else {}
+    zoned = any(map(_zoned, tables.values()))
+    captured = read_captured(site.db, site.names) if zoned and not site.anew else {}
     for name, table in tables.items():
         yield from key_findings(table, site.facts[name], captured=name in captured)
 

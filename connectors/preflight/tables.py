@@ -51,7 +51,7 @@ def run(site: Site) -> Iterator[Finding]:
         return
     spelt = spellings(name for name, kind in kinds.items() if kind != "S")  # Debezium lists no sequences
     columnar = any(COLUMNAR in fact.methods.values() for fact in site.facts.values())
-    captured = read_captured(site.setup_or_db, site.names) if columnar else {}
+    captured = read_captured(site.setup_or_db, site.names) if columnar and not site.anew else {}
     for fact in site.facts.values():
         yield from kind_findings(fact, site.db.info.server_version, captured=fact.name in captured)
         yield from name_findings(fact.name, spelt, set(site.facts))

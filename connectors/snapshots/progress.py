@@ -108,7 +108,7 @@ class SnapshotMeter:
         rows, total = records - self.before, self.total
         if total is None:
             return TableProgress(self.table, rows, None, done=done, swept=swept, read=read)
-        if rows > total.rows and not done and not total.counted:  # it was too low: it would be 100 % to the end
+        if rows > total.rows and not total.counted:  # it was too low: it would be 100 % to the end, or told as the rows
             return TableProgress(self.table, rows, None, done=done, swept=swept, read=read)
         # More records than were counted are changes that came meanwhile, as are those after its end.
         return TableProgress(self.table, min(rows, total.rows), total.rows, done=done, swept=swept, read=read)

@@ -33,9 +33,10 @@ class Hanging:
             return
         self._looked = now
         written, readable = ask()
-        # Whether it stood while brokers gave no answer nobody has seen: that is no time of its standing.
+        # Whether it stood while brokers gave no answer nobody has seen: that is no time of its standing. What lies
+        # between two looks is, as ever: else one would never stand where brokers answer only now and then.
         gap = now - self._answered
-        unseen = gap if gap > 2 * LOOK_SECONDS else 0.0
+        unseen = gap - LOOK_SECONDS if gap > 2 * LOOK_SECONDS else 0.0
         found = {}
         for topic, parts in readable.items():
             for part, end in parts.items():

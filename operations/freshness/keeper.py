@@ -142,7 +142,8 @@ class Keeper:
     def _bind(self, source: SourceLog) -> None:
         look = self._standing(source)
         confirmed = look.standing.confirmed_lsn
-        if confirmed is not None and self._topics and self._marks.wanting(confirmed):
+        asked = confirmed is not None and bool(self._topics) and self._marks.wanting(confirmed)
+        if confirmed is not None and asked:
             self._confirm(source, confirmed)
         as_of = max(self._marks.bound or 0.0, self._source.as_of or 0.0) or None
         moved = confirmed is not None and confirmed != self._confirmed
@@ -157,33 +158,42 @@ class Keeper:
             error=None,
             reading=reading,
         )
+        # Nobody asks brokers now: what they said once is of another time.
+        if not asked and (moved or not late):
+            self._note_kafka(None)
         # After Postgres was told to answer: brokers that take their time do not make it silent.
-        if self._streams(source, moved or not late):
+        if self._streams(source, moved or not late, bound=not asked):
             self._source = replace(self._source, written_at=look.at)
 
     def _confirm(self, source: SourceLog, confirmed: int) -> None:
         """Bind what the slot has confirmed with the topics' ends; silent brokers are asked again at the next look."""
         try:
             self._marks.confirm(source.entry(confirmed, self._topics, quick=True))
-            self._source = replace(self._source, kafka_error=None)
+            self._note_kafka(None)
         except KafkaError as error:  # Postgres has answered all the same
-            self._source = replace(self._source, kafka_error=error.what)
+            self._note_kafka(error)
 
-    def _streams(self, source: SourceLog, gets_on: bool) -> bool:
-        """Whether records come into the log, though the slot does not move."""
+    def _note_kafka(self, error: KafkaError | None) -> None:
+        what, fix = (None, None) if error is None else (error.what, error.fix or None)
+        self._source = replace(self._source, kafka_error=what, kafka_fix=fix)
+
+    def _streams(self, source: SourceLog, gets_on: bool, *, bound: bool) -> bool:
+        """Whether records come into the log, though the slot does not move; unless all is bound, why that could not be
+        stays the word of Kafka."""
         if gets_on:
             self._streaming.forget()
             return False
 
         def written() -> Offsets:
             found = source.written()
-            self._source = replace(self._source, kafka_error=None)
+            if bound:
+                self._note_kafka(None)
             return found
 
         try:
             return self._streaming.look(written, time.monotonic())
         except KafkaError as error:  # then nothing comes into the log, and the slot has been asked all the same
-            self._source = replace(self._source, kafka_error=error.what)
+            self._note_kafka(error)
             return False
 
     def _see_hanging(self, source: SourceLog, now: float) -> None:

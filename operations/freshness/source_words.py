@@ -16,6 +16,7 @@ class SourceWords:
     Attributes:
         error: why Postgres does not answer now, or Kafka of tables that are being read; None if they do.
         kafka_error: why brokers did not tell how far the log goes when they were last asked; None if they did.
+        kafka_fix: what to do about that; None if nobody knows.
         reading: captured tables whose rows are being read.
         connector: Kafka Connect's word for the connector; ``absent``, or ``unknown`` when Connect does not answer.
         tasks: the same for each task.
@@ -27,6 +28,7 @@ class SourceWords:
 
     error: str | None = None
     kafka_error: str | None = None
+    kafka_fix: str | None = None
     reading: Sequence[str] = ()
     connector: str = "unknown"
     tasks: Sequence[str] = ()

@@ -63,7 +63,8 @@ def judge_source(facts: SourceFacts) -> Judgement:  # noqa: PLR0911 - one line a
         return Judgement("filling", f"rows are being read: {', '.join(facts.reading)}")
     if facts.age is not None and facts.age <= facts.limit:
         return WELL
-    if facts.age is None and facts.still <= facts.limit and facts.error is None and not facts.reading:
+    young = facts.age is None and facts.still <= facts.limit
+    if young and facts.error is None and facts.kafka_error is None and not facts.reading:
         return Judgement("starting", "nothing was confirmed by the slot yet")
     return _late(facts)
 
@@ -107,11 +108,20 @@ def _fails_again(facts: SourceFacts) -> bool:
 
 
 def _late(facts: SourceFacts) -> Judgement:
-    gets_on = min(facts.still, facts.written) <= facts.limit
-    if facts.kafka_error is not None and not gets_on:  # the connector waits for them, too, and so does its worker
-        return Judgement(
-            "retrying", facts.kafka_error, "see to it that Kafka's brokers answer; the rest comes by itself"
-        )
+    of_connector = _of_connector(facts)
+    # Brokers that are silent, or refuse, keep `run` from knowing how far the log is, whether the slot moves or not. Of
+    # records that were seen to come they have told.
+    if facts.kafka_error is None or facts.written <= facts.limit:
+        return of_connector
+    fix = facts.kafka_fix or "see to it that Kafka's brokers answer"
+    # The connector waits for them, too, and so does its worker; but not for one partition of many.
+    if facts.slot_active is False or facts.still > max(AGAIN_SECONDS, facts.limit):
+        cause = f"Kafka: {facts.kafka_error}; and {of_connector.cause}"
+        return Judgement("retrying", cause, f"{fix}; if that was not all: {of_connector.remedy}")
+    return Judgement("retrying", facts.kafka_error, f"{fix}; the rest comes by itself")
+
+
+def _of_connector(facts: SourceFacts) -> Judgement:
     if facts.connector == "unknown":
         cause = facts.connector_error or "Kafka Connect does not answer"
         return Judgement("stalled", cause, "start Kafka Connect's worker")
@@ -120,7 +130,7 @@ def _late(facts: SourceFacts) -> Judgement:
         return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
     if facts.slot_active is False:
         return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", STANDS_STILL)
-    if gets_on:
+    if min(facts.still, facts.written) <= facts.limit:
         large = facts.still > facts.limit
         what = "a large transaction, and the slot moves at its end" if large else "older commits"
         again = _AGAIN if large and facts.still > LARGE_SECONDS else None

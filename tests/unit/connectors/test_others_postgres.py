@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
+from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceError
 from connectors.actions import Action, run_all, statements
-from connectors.preflight import disk, role, tables
-from connectors.preflight.model import Level
+from connectors.plan_refusals import refuse_unfit
+from connectors.preflight import disk, primary_keys, role, tables, toast
+from connectors.preflight.model import Level, Site
 from connectors.preflight.tables import kind_findings
 from connectors.tables.facts import read_facts
 from tests.support.connector_cases import fact, pipeline
@@ -116,7 +119,7 @@ def test_old_partitions_that_became_columnar_do_not_stop_what_is_captured(monkey
     db = Rows({"relkind": [("public.flights", "p")]})
     db.info = SimpleNamespace(server_version=170000)  # type: ignore[attr-defined]
     facts = {"public.flights": fact(name="public.flights", kind="p", methods=methods)}
-    site: Any = SimpleNamespace(pipeline=made, names=None, db=db, setup_or_db=db, facts=facts)
+    site: Any = SimpleNamespace(pipeline=made, names=None, db=db, setup_or_db=db, facts=facts, anew=False)
     captured = {"public.flights": None}
     [found] = tables.run(site)
     assert found.level is Level.WARNING and "public.flights_2020 are not in the log (columnar)" in found.message
@@ -124,6 +127,35 @@ def test_old_partitions_that_became_columnar_do_not_stop_what_is_captured(monkey
     captured = {}
     [found] = tables.run(site)
     assert found.level is Level.ERROR, "the snapshot would read them, and no change would ever come"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_is_only_told_of_captured_tables_is_refused_before_they_are_captured_anew(
+    monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    """`recapture` removed all, and `apply` refused the file then."""
+    opens = Column("opens", "time with time zone", "timetz")
+    captured = {"public.flights": None, "public.shift": None}
+    db = Rows({"relkind": [(name, "p") for name in captured]})
+    db.info = SimpleNamespace(server_version=170000)  # type: ignore[attr-defined]
+    for check in (tables, primary_keys):
+        monkeypatch.setattr(check, "read_captured", lambda *_: captured)
+    monkeypatch.setattr(toast, "CHECK", replace(toast.CHECK, run=lambda _: []))
+    facts = {name: fact(name=name, kind="p") for name in captured}
+    facts["public.flights"] = replace(facts["public.flights"], methods={"public.flights_2020": "columnar"})
+    keys = {
+        "public.flights": Table("public", "flights", (Column("id", "integer", "int4"),), ("id",)),
+        "public.shift": Table("public", "shift", (opens,), ("opens",)),
+    }
+    monkeypatch.setattr(Site, "facts", facts)
+    monkeypatch.setattr(Site, "catalogue", Catalogue(keys))
+    servers: Any = SimpleNamespace(pipeline=pipeline(), source=db, setup=db, kafka=None, connect=None)
+    with (
+        pytest.raises(SourceError, match=r"flights_2020 are not in the log(.|\n)*timetz opens")
+        if anew
+        else nullcontext()
+    ):
+        refuse_unfit(servers, anew=anew)
 
 
 def test_citus_is_asked_where_it_is_installed() -> None:

@@ -185,6 +185,17 @@ def test_a_pooler_that_has_room_for_no_other_client_is_let_through() -> None:
         assert [process for process, _ in pooler.set] == [41] and pooler.clients == 2
 
 
+@pytest.mark.parametrize("other", [[], [43, 0]])
+def test_what_nobody_could_be_asked_about_is_asked_again(other: list[int]) -> None:
+    """A full pool was taken for one that keeps sessions, for as long as the process lived."""
+    with server([41], other, [44], [44], told=7) as pooler:
+        with connect(source(pooler)):
+            assert pooler.clients == 2
+        with pytest.raises(SourceError, match="is a connection pooler"):
+            connect(source(pooler))
+        assert [process for process, _ in pooler.set] == [41]
+
+
 def test_a_pooler_that_has_no_session_for_a_statement_is_waited_for() -> None:
     """It lets everybody in first; "does not answer … start the server" was said of it."""
     with server([0], told=7) as pooler, pytest.raises(SourceUnavailable, match="query_wait_timeout") as caught:

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from cdc.errors import SourceError, SourceRefused, SourceUnavailable
 from cdc.pipeline import Source
 from connectors.postgres import connect
+from connectors.refused_login import AS_USER, login_error
 from connectors.tables.catalogue import other_kind
 
 SAID = 'connection to server at "127.0.0.1", port 1 failed: FATAL:  '
@@ -110,6 +111,8 @@ def test_a_server_that_speaks_another_language_is_not_to_be_started(
         "canceling authentication due to timeout",
         "no more connections allowed (max_client_conn)",
         "query_wait_timeout",
+        "client_login_timeout",
+        "max clients reached",
         "server login has been failing, try again later (server_login_retry)",
         "pgbouncer cannot connect to server",
     ],
@@ -120,6 +123,26 @@ def test_a_server_that_is_starting_is_neither_refusing_nor_to_be_started(
     error = told(monkeypatch, SAID + words, setup=False)
     assert type(error) is SourceUnavailable
     assert error.what.startswith("Postgres lets nobody in for now") and "start the server" not in error.fix
+
+
+@pytest.mark.parametrize("state", ["57P01", "57P02", "57P03", "53300", "08P01"])
+def test_what_passes_is_known_by_its_code_where_there_is_one(state: str) -> None:
+    """In German it was put down to whoever asked."""
+    error = login_error(psycopg.errors.lookup(state)("die Verbindung wird beendet"), "h:1/shop as headwater", AS_USER)
+    assert type(error) is SourceUnavailable
+    assert error.what == "Postgres lets nobody in for now at h:1/shop as headwater: die Verbindung wird beendet"
+
+
+def test_a_small_timeout_of_the_role_is_no_wrong_password() -> None:
+    words = "storniere Anfrage wegen Zeitüberschreitung der Anfrage"
+    error = login_error(psycopg.errors.lookup("57014")(words), "h:1/shop as headwater", AS_USER)
+    assert type(error) is SourceUnavailable and words in error.what
+    assert "ALTER ROLE … RESET statement_timeout" in error.fix and "password" not in error.fix
+
+
+def test_what_else_a_session_is_not_set_up_for_is_refused() -> None:
+    error = login_error(psycopg.errors.lookup("42501")("das Zertifikat (certificate) fehlt"), "h:1/shop", AS_USER)
+    assert isinstance(error, SourceRefused) and error.fix == AS_USER
 
 
 def test_who_is_not_there_is_to_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,13 @@ def test_a_transaction_that_was_seen_before_brokers_fell_silent_does_not_hang_fo
     assert looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, 7 * STANDS_SECONDS) == "t, partition 0"
 
 
+def test_brokers_that_answer_only_now_and_then_let_one_stand_in_the_end() -> None:
+    """Each of their answers began the time anew."""
+    hanging, looks = Hanging(), int(STANDS_SECONDS / LOOK_SECONDS)
+    told = [looked(hanging, {"t": {0: 9}}, {"t": {0: 5}}, at * 3 * LOOK_SECONDS) for at in range(looks + 1)]
+    assert told == [None] * looks + ["t, partition 0"], "only what was seen counts"
+
+
 def test_what_to_do_is_told_with_the_brokers_own_tool() -> None:
     cause, remedy = hidden("p.public.t, partition 3")
     assert "topic p.public.t, partition 3" in cause

@@ -118,6 +118,9 @@ def test_what_is_behind_has_one_age(source: Judgement) -> None:
         (replace(LOG, age=200.0, still=195.0, kafka_error="no brokers", **SILENT), "retrying", "no brokers"),
         (replace(LOG, age=200.0, still=195.0, kafka_error="once", written=3.0), "behind", "a large transaction"),
         (replace(LOG, age=1.0, kafka_error="once"), "well", ""),
+        # The connector gets on; `run` alone can't know how far the log is.
+        (replace(LOG, age=200.0, still=1.0, kafka_error="not authorized"), "retrying", "not authorized"),
+        (replace(LOG, age=None, still=1.0, kafka_error="not authorized"), "retrying", "not authorized"),
         # It says RUNNING while it reads up to what it fails at again.
         (
             replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"),
@@ -211,6 +214,30 @@ def test_what_a_lost_cache_could_not_be_made_again_for_is_its_cause() -> None:
     assert judge_sink(SinkFacts(lost="it begins", unmade="no reason"), []).remedy  # what alarms says what to do
 
 
+SOME_AWAY = replace(LOG, age=2_000.0, still=195.0, kafka_error="no leader", kafka_fix="start the brokers")
+
+
+def test_brokers_have_their_own_way_out() -> None:
+    told = judge_source(SOME_AWAY)
+    assert (told.cause, told.remedy) == ("no leader", "start the brokers; the rest comes by itself")
+
+
+@pytest.mark.parametrize(
+    ("facts", "and_this", "do"),
+    [
+        (replace(SOME_AWAY, slot_active=False), "nobody reads from the slot", "restart the connector"),
+        (replace(SOME_AWAY, still=901.0), "its WAL sender hangs", "restart the connector"),
+        (replace(SOME_AWAY, still=901.0, **SILENT), "no answer", "start Kafka Connect's worker"),
+        (replace(SOME_AWAY, slot_active=False, failed_ago=9.0, failed_why="a row"), "a row; ", "remove the cause"),
+    ],
+)
+def test_one_broker_that_is_away_does_not_hide_that_nobody_reads(facts: SourceFacts, and_this: str, do: str) -> None:
+    told = judge_source(facts)
+    assert told.judgement == "retrying" and (told.cause or "").startswith("Kafka: no leader; and "), told
+    assert and_this in (told.cause or ""), told
+    assert (told.remedy or "").startswith("start the brokers; ") and do in (told.remedy or ""), told
+
+
 def test_who_was_killed_is_silent_and_not_postgres() -> None:
     note = SourceNote(at=100.0, since=10.0, as_of=99.0, moved_at=99.0, answered_at=98.0, connector="RUNNING")
     assert source_facts(note, 114.0, 30.0).silent == 2.0
@@ -285,6 +312,7 @@ sources = st.builds(
     failed_ago=maybe,
     written=seconds,
     error=st.none() | st.just("no answer"),
+    kafka_error=st.none() | st.just("no brokers"),
     reading=st.just(()) | st.just(("public.t",)),
     connector=st.sampled_from(["RUNNING", "FAILED", "PAUSED", "STOPPED", "UNASSIGNED", "absent", "unknown"]),
     tasks=st.just(()) | st.just(("RUNNING",)) | st.just(("FAILED",)),

@@ -52,6 +52,7 @@ class World:
         gap: what is wrong with the capture that is there.
         refused: why what the file names may not be dropped.
         publication: as it is.
+        unfit: why the tables can't be captured, if none of them is yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,6 +63,7 @@ class World:
         self.gap: Exception | None = None
         self.refused: Exception | None = None
         self.publication: Publication | None = None
+        self.unfit: Exception | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -94,6 +96,11 @@ class World:
             raise self.refused
         return []
 
+    def fits(self, _servers: Any, *, anew: bool) -> None:
+        """Whether the tables can be captured."""
+        if anew and self.unfit is not None:
+            raise self.unfit
+
     def note(self, **more: Any) -> None:
         """A recapture that was killed."""
         path = self.pipeline.engine.state_dir / Path("shop") / FILE
@@ -112,7 +119,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(place, "_moment", lambda _: made.now)
     monkeypatch.setattr(place, "_build", made.build)
     session = SimpleNamespace(info=SimpleNamespace(server_version=170000))
-    monkeypatch.setattr(place, "connect", lambda *_, setup: nullcontext(session))
+    servers = SimpleNamespace(setup=session)
+    monkeypatch.setattr(place, "open_servers", lambda *_: nullcontext(servers))
+    monkeypatch.setattr(place, "refuse_unfit", made.fits)
     monkeypatch.setattr(place, "read_publication", lambda *_: made.publication)
     monkeypatch.setattr(place, "check_source", made.check)
     monkeypatch.setattr(place, "plan_drop_pipeline", made.plan)
@@ -261,6 +270,14 @@ def test_a_publication_of_another_role_is_refused_before_anything_is_changed(wor
     assert (world.done, begun(world.pipeline)) == ([], None)
     world.publication = replace(other, all_tables=True, whole_database=True)
     assert recapture(world.pipeline, world.file, lambda _line: None)["equal"] and world.done == ALL
+
+
+def test_tables_that_apply_will_refuse_are_refused_before_anything_is_changed(world: World) -> None:
+    """While they are captured `apply` only warns of some; it refused them when all was removed."""
+    world.unfit = SourceError("public.orders has the timetz at in its key")
+    told = CliRunner().invoke(cli, ["recapture", str(world.file), "--yes"])
+    assert told.exception is world.unfit, told.output
+    assert (world.done, begun(world.pipeline)) == ([], None)
 
 
 LAKE = """\

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import KafkaUnavailable
+from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.ends import Offsets
 from operations.freshness import keeper
 from operations.freshness import log as source_log
@@ -217,6 +217,46 @@ def test_a_slot_that_moves_asks_kafka_nothing(tmp_path: Path, monkeypatch: pytes
         database.ends = lambda: pytest.fail("it was asked")
 
     assert judged(tmp_path, monkeypatch, moves)[0] == "starting", "nothing was bound in this test"
+
+
+def test_what_brokers_said_once_is_forgotten_once_nobody_asks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def comes_back(database: Database, second: int) -> None:
+        database.ends = _away
+        database.confirmed = max(second, 100)
+
+    judged(tmp_path, monkeypatch, comes_back, 100)
+    note = keeper.read_source_note(flights(tmp_path))
+    assert note is not None and note.kafka_error == "no answer"
+    assert judged(tmp_path, monkeypatch, comes_back)[0] == "starting"
+
+
+def test_brokers_that_keep_run_from_binding_are_told_though_the_slot_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was `starting` for good, and no alarm; or behind, and nothing to be done."""
+
+    def refuse(*_: Any, quick: bool) -> Any:
+        raise KafkaError("not authorized", fix="give it the right")
+
+    monkeypatch.setattr(Database, "entry", refuse, raising=False)
+    monkeypatch.setattr(Marks, "wanting", lambda *_: True)
+    begin = Keeper.__init__
+
+    def begun(noting: Keeper, *args: Any) -> None:
+        begin(noting, *args)
+        noting._topics = {"t"}
+
+    monkeypatch.setattr(Keeper, "__init__", begun)
+    seen = set[tuple[str, str | None]]()
+
+    def beats(database: Database, second: int) -> None:
+        database.confirmed = second // 12
+        seen.update({database.passes(0.0)} if second > 2 else ())
+
+    told = ("retrying", "give it the right; the rest comes by itself")
+    assert judged(tmp_path, monkeypatch, beats) == told and seen == {told}, "topics' ends alone do not take it away"
 
 
 def test_all_captured_tables_count_also_those_that_no_sink_reads(

@@ -273,7 +273,7 @@ def test_a_certificate_does_not_name_the_key_unless_it_is_asked_to(tmp_path: Pat
 @pytest.mark.parametrize(("key", "what"), [("x", "is int4"), ("1|2", "is int4")])
 def test_a_key_that_no_row_can_have_is_refused(key: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = cast(Pipeline, SimpleNamespace(source=SimpleNamespace(outbox=None), views={}))
-    catalogue = SimpleNamespace(tables={"public.persons": PERSONS, "public.lines": LINES})
+    catalogue = SimpleNamespace(tables={"public.persons": PERSONS, "public.lines": LINES}, gone={})
     monkeypatch.setattr("operations.erase.subject.source_catalogue", lambda _: catalogue)
     row = SimpleNamespace(fetchone=lambda: ("7", True))
     asked = nullcontext(SimpleNamespace(execute=lambda _: row))

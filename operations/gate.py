@@ -106,10 +106,10 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
                     folding.append((name, sink, views))  # what one shows Spark tells
             odd = [view for view in views if not sink.can_name(view.name)]
             refuse_unlike_tables(pipeline, name, odd if kept_too or not odd else _not_kept(pipeline, name, odd))
-            if keeps_history(pipeline, name):  # `run` would go on without one, and the log forgets
-                root_tables(pipeline, catalogue, name)
+            # `run` would go on without a history, and the log forgets.
+            past = root_tables(pipeline, catalogue, name) if keeps_history(pipeline, name) else None
             # What comes by a pattern is passed over, for nobody's `apply` is to wait for whoever moved it.
-            _refuse_moved(pipeline, name, catalogue, catalogue.tables if kept_too else pipeline.source.tables)
+            _refuse_moved(pipeline, name, catalogue, catalogue.tables if kept_too else pipeline.source.tables, past)
     resolved = {view.name for _, view in placed}
     for name in pipeline.views:
         if name not in resolved:
@@ -126,17 +126,20 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say, *, kept_to
     return list(once.values())
 
 
-def _refuse_moved(pipeline: Pipeline, sink: str, catalogue: Catalogue, tables: Collection[str]) -> None:
+def _refuse_moved(
+    pipeline: Pipeline, sink: str, catalogue: Catalogue, tables: Collection[str], past: Collection[str] | None
+) -> None:
     """Refuse a table that has come to another schema, where a warehouse would write it to the table, or its history to
-    the history, of what it was: their places in the log are in another topic, and all of a history stops by one."""
+    the history, of what it was: their places in the log are in another topic, and all of a history stops by one.
+    ``past``: the tables whose history it keeps; None if it keeps none."""
     register, part = register_of(pipeline, sink), pipeline.sinks[sink]
-    read = topics_here(pipeline, sink) if keeps_history(pipeline, sink) else frozenset()
+    read = frozenset() if past is None else topics_here(pipeline, sink)
     with suppress(StateError):  # told by who opens it
         living = register.generation(register.living())
         # Else another one is to be built, under the names that the file gives it.
         if part.tables == "all" and part.form == "columns" and living.started and not outdated(pipeline, living):
             read |= {*read_by(living)}
-    kept = root_tables(pipeline, catalogue, sink) if keeps_history(pipeline, sink) else catalogue.tables
+    kept = catalogue.tables if past is None else past
     for former, table in moved(pipeline, read, [one for one in tables if one in kept], catalogue.tables.__contains__):
         raise error(
             pipeline,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
@@ -42,7 +44,8 @@ def _not_kept(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) 
         return set()
     known = known_to(pipeline, generation, catalogue)
     views = resolve_views(going_on(pipeline, generation, known), known, generation.sink)
-    return catalogue.tables.keys() - {view.table.qualified for view in views}
+    found = catalogue.tables.keys() - {view.table.qualified for view in views}
+    return found - _formers(pipeline, generation, catalogue, found).keys()
 
 
 def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, said: list[str]) -> bool:
@@ -66,7 +69,7 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
             return False
         if table in kept_tables(pipeline, generation):
             continue
-        if _former(pipeline, generation, catalogue, table):
+        if _formers(pipeline, generation, catalogue, [table]):
             continue  # readers see another one; who goes back to it has what it had
         if pipeline.sinks[sink].form != "columns":
             note_taken_up(generation, table)
@@ -76,7 +79,8 @@ def take_up(pipeline: Pipeline, sink: str, catalogue: Catalogue, table: str, sai
 
 def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> ConfigError | None:
     """Why a generation can't keep a table besides; None if it can."""
-    if (former := _former(pipeline, generation, catalogue, table)) and not _is_previous(pipeline, generation):
+    former = _formers(pipeline, generation, catalogue, [table]).get(table)
+    if former is not None and not _is_previous(pipeline, generation):
         return ConfigError(f"{former} had this name in it: table, place and history are that one's")
     known = known_to(pipeline, generation, catalogue)
     try:
@@ -88,13 +92,15 @@ def _unfit(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, tab
     return None
 
 
-def _former(pipeline: Pipeline, generation: Generation, catalogue: Catalogue, table: str) -> str | None:
-    """The table that is gone, and had this one's name in a warehouse: the flow would go on from that one's place, which
-    is in another topic."""
+def _formers(
+    pipeline: Pipeline, generation: Generation, catalogue: Catalogue, tables: Collection[str]
+) -> dict[str, str]:
+    """Those of some tables whose name one that is gone had in a warehouse, with that one: the flow would go on from its
+    place, which is in another topic."""
     if pipeline.sinks[generation.sink].form != "columns":
-        return None
-    found = moved(pipeline, read_by(generation), [table], catalogue.tables.__contains__)
-    return found[0][0] if found else None
+        return {}
+    found = moved(pipeline, read_by(generation), tables, catalogue.tables.__contains__)
+    return {table: former for former, table in found}
 
 
 def _is_previous(pipeline: Pipeline, generation: Generation) -> bool:

@@ -183,6 +183,7 @@ def test_a_previous_generation_keeps_no_living_one_from_a_table(
     assert joining.take_up(pipeline, "warehouse", MOVED, "archive.lines", said) and said == []
     assert "archive.lines" in opened.kept_tables(pipeline, register.generation(2))
     assert "archive.lines" not in opened.kept_tables(pipeline, register.generation(1))
+    assert joining.lacking(pipeline, "warehouse", MOVED) == set(), "else it would join for ever"
 
 
 def test_a_table_of_another_schema_has_the_name_of_one_that_was_taken_out(

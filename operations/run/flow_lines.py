@@ -30,6 +30,8 @@ class FlowLines:
         self._told: dict[str, tuple[str, str | None, int]] = {}
         # Of each flow: offsets done, of how many, and when that was, as it was first seen on this way.
         self._begun: dict[str, tuple[int, int, float]] = {}
+        # Flows that were told to be at their goal, of how many offsets: behind again later, they have no other one.
+        self._there: dict[str, int] = {}
         self._next = time.monotonic()
 
     def show(self, statuses: Sequence[FlowStatus]) -> None:
@@ -40,6 +42,7 @@ class FlowLines:
         for title in gone:  # one that comes back begins anew: what it did before has another age
             self._told.pop(title)
             self._begun.pop(title, None)
+            self._there.pop(title, None)
         for run, status in zip(self.goal.running, statuses, strict=True):
             self._line(run, status, due=due)
         if due:
@@ -56,8 +59,12 @@ class FlowLines:
         self._told[title] = now
         trouble = f" · {troubled.splitlines()[0]}" if troubled else ""
         waiting = f" · {status.deferred:,} documents to be written" if status.deferred else ""
-        # Before the log's end is known, or how much a fill has to read, there is no share to tell.
+        # Before the log's end is known, or how much a fill has to read, there is no share to tell, nor once it is there.
         way = f"{100 * done // total}% of the log{self._pace(title, done, total)} · " if total else ""
+        if total and self._there.get(title) == total:
+            way = ""
+        elif total and done >= total:
+            self._there[title] = total
         batch = status.batch_id if status.batch_id >= 0 else None
         about = {**run.flow.about, "batch": batch, "state": status.state, "records": status.records}
         self.say(Line(f"{title}: {status.state} · {way}{status.records:,} records{waiting}{trouble}", **about))

@@ -61,7 +61,7 @@ class Histories:
             sink = run.flow.spec.sink
             mine = sink in self.opened and run.flow.folder.parent == self.opened[sink].folder
             if mine and (topics is None or set(topics) & run.flow.spec.topics.keys()):
-                self._let_go(engine, sink)
+                self._let_go(engine, sink, anew=True)
 
     def adopt(self, engine: Engine, pipeline: Pipeline, catalogue: Catalogue) -> None:
         """Another file: a history whose tables or place it changes is opened anew by the next ``follow``."""
@@ -72,7 +72,7 @@ class Histories:
                 root_tables(before, catalogue, name)
             )
             if not same:
-                self._let_go(engine, one.sink)
+                self._let_go(engine, one.sink, anew=name in history_sinks(pipeline))
 
     def _due(self, sink: str) -> bool:
         return time.monotonic() - self._refused.get(sink, (float("-inf"), ""))[0] > AGAIN_SECONDS
@@ -94,9 +94,9 @@ class Histories:
         self.opened[sink] = opened
         return [Line(line, sink=sink) for line in opened.said]
 
-    def _let_go(self, engine: Engine, sink: str) -> None:
+    def _let_go(self, engine: Engine, sink: str, *, anew: bool = False) -> None:
         opened = self.opened.pop(sink)
-        engine.runner.remove(opened.folder)
+        engine.runner.remove(opened.folder, anew=anew)
         opened.lease.release()
 
     def fail(self, engine: Engine, reason: str) -> None:

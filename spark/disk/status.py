@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.ages import ago
 from spark.disk.files import write_somehow
-from spark.disk.process import is_gone
+from spark.disk.process import is_gone, is_here
 
 if TYPE_CHECKING:
     from spark.disk.lease import Holder
@@ -124,6 +124,9 @@ STALE_SECONDS = 15.0
 # for some seconds each, and tells of nobody meanwhile: its lease, which a thread of its own renews, says that it is
 # there. For so long; then whatever it does hangs.
 BUSY_SECONDS = 120.0
+# One that is opened anew has given its lease back, and waits for its turn behind the others of its process: on a small
+# machine that is short of time for minutes. As long as that process is seen to live, nobody may call it dead.
+TURN_SECONDS = 600.0
 
 
 # In these a process is at work.
@@ -151,8 +154,9 @@ def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
 def _patience(status: FlowStatus, holder: Holder | None) -> float:
     """After which silence (seconds) a flow's process hangs."""
     renewed = holder is not None and _is_of(status, holder) and ago(holder.renewed, time.time()) <= STALE_SECONDS
-    # One that is opened anew waits for its turn, and its lease was given back.
-    return BUSY_SECONDS if renewed or status.state == "starting" else STALE_SECONDS
+    if status.state == "starting":
+        return TURN_SECONDS if is_here(status.host) else BUSY_SECONDS
+    return BUSY_SECONDS if renewed else STALE_SECONDS
 
 
 def taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:

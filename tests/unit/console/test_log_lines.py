@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -174,6 +175,23 @@ def test_lines_of_a_flow_say_which_and_its_batch(as_json: None, capsys: pytest.C
     [told] = lines(capsys)
     assert [told[name] for name in CONTEXT[1:]] == ["search", 3, "flight", 41]
     assert told["event"].startswith("search@3/flight: running · 50% of the log") and told["records"] == 9
+
+
+def test_a_flow_that_was_at_its_goal_has_no_share_to_tell_any_more(
+    as_json: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said `100% of the log` of one that was hours behind: the goal is where the log ended as it began."""
+    flow = Flow("flight", FlowSpec("search", {}, {}, {}, {}, {}, generation=3), Reading("", {}, None), Path("f"))
+    run, ways = SimpleNamespace(flow=flow), [(20, 40), (40, 40), (40, 40), (40, 40), (10, 50)]
+    goal = SimpleNamespace(running=[run], look=lambda: None, way=lambda _run: ways.pop(0))
+    status = FlowStatus("flight", "running", 7, 41, 9, 9, 0, 0, 0, 0, 0, 12, None, (), 0.0)
+    told = FlowLines(cast(Any, goal), say, line_seconds=0.0)
+    for records in (1, 2, 3, 4, 5):
+        told.show([replace(status, records=records)])
+    shares = [one["event"].split(" · ")[1] for one in lines(capsys)]
+    assert [one.split(",")[0] for one in shares] == [
+        "50% of the log", "100% of the log", "3 records", "4 records", "20% of the log"
+    ]  # fmt: skip
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

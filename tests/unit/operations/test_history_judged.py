@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +19,9 @@ from operations.freshness.keeper import Keeper
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, write_sink_note, write_source_note
 from operations.freshness.place import Place
 from operations.metrics.pipelines import metrics
+from operations.run import histories
+from operations.run.histories import Histories
+from operations.run.history import OpenedHistory
 from operations.state.folder import register_of
 from operations.state.history import STREAM, history_folder
 from operations.state.pausing import pause
@@ -178,3 +184,35 @@ def test_one_that_can_not_be_read_hides_nothing_of_its_sink(
     note = read_sink_note(pipeline, "lake")
     assert note is not None and note.at > 1.0 and note.history is None and "v" in note.generations[1]
     noting._end()
+
+
+class Running:
+    """A runner, as far as histories know it: what it was told of folders."""
+
+    def __init__(self, *folders: Path) -> None:
+        topics = cast(Any, SimpleNamespace(sink="lake", topics={"t": "v"}))
+        self.running = [SimpleNamespace(flow=SimpleNamespace(folder=one / STREAM, spec=topics)) for one in folders]
+        self.told: list[tuple[Path, bool]] = []
+
+    def remove(self, folder: Path, *, anew: bool = False) -> None:
+        self.told.append((folder, anew))
+
+
+def test_one_that_is_opened_anew_was_not_told_to_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` said `stopped`, and to start `headwater run`, beside the `run` that was opening it."""
+    folder = history_folder(pipeline, "lake")
+    monkeypatch.setattr(histories, "root_tables", lambda pipeline, *_: [pipeline.name])
+    lease = SimpleNamespace(release=lambda: None)
+
+    def after(act: Callable[[Histories, Any], None]) -> list[tuple[Path, bool]]:
+        here, runner = Histories(), Running(folder)
+        here.opened["lake"] = OpenedHistory(pipeline, "lake", folder, cast(Any, lease), 1, "s")
+        act(here, SimpleNamespace(pipeline=pipeline, catalogue=None, runner=runner))
+        return runner.told
+
+    other = pipeline.model_copy(update={"name": "q"})
+    without = pipeline.model_copy(update={"sinks": {}})
+    assert after(lambda here, engine: here.open_anew(engine, ["t"])) == [(folder, True)]
+    assert after(lambda here, engine: here.adopt(engine, other, cast(Any, None))) == [(folder, True)]
+    assert after(lambda here, engine: here.adopt(engine, without, cast(Any, None))) == [(folder, False)]
+    assert after(lambda here, engine: cast(None, here.follow(engine, []))) == [(folder, False)]

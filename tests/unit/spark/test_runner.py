@@ -25,7 +25,7 @@ from spark.disk import files, temporary
 from spark.disk.lease import Holder, Lease
 from spark.disk.process import signature
 from spark.disk.state import UNREAD
-from spark.disk.status import BUSY_SECONDS, RESTARTS_KEPT, FlowStatus, state_of
+from spark.disk.status import BUSY_SECONDS, RESTARTS_KEPT, TURN_SECONDS, FlowStatus, state_of
 from spark.flow import Flow, Reading
 from spark.join.query import JoinedQuery
 from spark.reading.spec import FlowSpec
@@ -541,6 +541,9 @@ def test_a_flow_that_is_opened_anew_was_not_told_to_end(case: Case) -> None:
     waits = case.read()
     assert (waits.state, state_of(waits)) == ("starting", "starting") and case.runner.running == []
     assert state_of(replace(waits, at=waits.at - 60)) == "starting"  # others are opened before it
+    assert state_of(replace(waits, at=waits.at - 2 * BUSY_SECONDS)) == "starting"  # as long as its process is seen
+    assert state_of(replace(waits, at=waits.at - 2 * BUSY_SECONDS, host="elsewhere")) == "dead"
+    assert state_of(replace(waits, at=waits.at - TURN_SECONDS - 5)) == "dead"
     assert state_of(replace(waits, pid=2**22 + 1)) == "dead"
     case.runner.add([(case.flow, case._start)])
     case.step()

@@ -15,13 +15,16 @@ from truth.values import parse
 # The only field of a bound; no measure is an object.
 WITHIN = "(within)"
 
-Bound = tuple[float, float]
+# An infinite end is the word that documents have for it, for JSON has no such number.
+INFINITE = ("Infinity", "-Infinity")
+End = float | str
+Bound = tuple[End, End]
 Bounds = Mapping[str, Bound]
 
 
-def stated(low: float, high: float) -> dict[str, list[float]]:
+def stated(low: float, high: float) -> dict[str, list[End]]:
     """What a document has in the place of a value that may be anything from ``low`` to ``high``."""
-    return {WITHIN: [low, high]}
+    return {WITHIN: [_end(low), _end(high)]}
 
 
 def bounds_of(fields: Mapping[str, Any]) -> dict[str, Bound]:
@@ -54,11 +57,18 @@ def settled(document: Any, bounds: Bounds) -> tuple[Any, int]:
 
 def met(found: Mapping[str, Any], bounds: Bounds) -> tuple[dict[str, Any], int]:
     """As ``settled``, of a document that was read already."""
-    within = {name: stated(*bound) for name, bound in bounds.items() if _lies(found.get(name), bound)}
+    within = {name: {WITHIN: list(bound)} for name, bound in bounds.items() if _lies(found.get(name), bound)}
     return {**found, **within}, len(within)
 
 
 def _lies(value: Any, bound: Bound) -> bool:
+    low, high = map(float, bound)
+    if value in INFINITE:
+        return low <= float(value) <= high
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and bound[0] <= value <= bound[1]
+    return math.isfinite(value) and low <= value <= high
+
+
+def _end(number: float) -> End:
+    return number if math.isfinite(number) else INFINITE[number < 0]

@@ -24,6 +24,7 @@ from operations.holding import Holding
 from operations.logged_events import Ends, Log, log_ends, logged
 from operations.verify.expected_file import Told, reading
 from operations.verify.frontier import Frontier
+from truth.bounds import Bounds
 from truth.expected import digests, expected
 from truth.rows import snapshot, wal_position
 
@@ -169,7 +170,7 @@ class _Log:
     def unsure(self, keys: Sequence[str]) -> frozenset[str]:
         return frozenset(key for key, one in self._worked_out().wanted(keys, self._form).items() if one.unsure)
 
-    def bounds(self, key: str) -> Mapping[str, tuple[float, float]]:
+    def bounds(self, key: str) -> Bounds:
         return self._worked_out().bounds(key)
 
     def moved(self) -> Moved:

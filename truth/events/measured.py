@@ -159,7 +159,7 @@ class _Distinct(Kept):
         if len(self._pending) >= _PENDING:
             self._fold()
 
-    def result(self) -> dict[str, list[float]]:
+    def result(self) -> Any:
         if self._known is None:
             count = len(self._pending)
         else:
@@ -195,7 +195,9 @@ class _Rank(Kept):
         slack = RANK_ERROR * count if count > KEPT_VALUES else 1e-6
         ranks = (math.ceil(self._rank * count + by) for by in (-slack, slack))
         low, high = _placed(self._values, [max(1, min(count, rank)) - 1 for rank in ranks])
-        return stated(low, high) if math.isfinite(low) and math.isfinite(high) else _text(low)
+        # An infinity is a number like any other to the sketch, and has its ranks: only where both ends are one is the
+        # value known.
+        return _text(low) if low == high and math.isinf(low) else stated(low, high)
 
 
 def _placed(values: array[float], places: list[int]) -> list[float]:

@@ -5,6 +5,7 @@ Rows of Postgres can be asked for by key. Of the log all must be read for any of
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from operations.verify.buckets import twice
 from truth.bounds import Bounds, bounds_of
 from truth.digest import digest
 from truth.expected import Expected, Form, form_of
+from truth.rows import reservoir
 
 _TABLE = (
     "CREATE TABLE told (key BLOB, form TEXT, digest BLOB, bounds BLOB, unsure INT, PRIMARY KEY (key, form)) "
@@ -111,6 +113,12 @@ class Told:
             for key, value, unsure in self._store.execute(query, (form, *page)):
                 found[id_text(key)] = Wanted(value, bool(unsure))
         return found
+
+    def sample(self, form: Form, count: int, seed: int) -> list[str]:
+        """The keys of so many random documents that must be there, the same ones for the same seed."""
+        query = "SELECT key FROM told WHERE form = ? AND digest IS NOT NULL ORDER BY key"
+        pick = random.Random(seed)  # noqa: S311 (a sample, not a secret)
+        return [id_text(key) for (key,) in reservoir(self._store.execute(query, (form,)), count, pick)]
 
     def bounds(self, key: str) -> Bounds:
         """Of a document's fields that are compared within bounds."""

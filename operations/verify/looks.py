@@ -26,7 +26,7 @@ from operations.verify.expected_file import Told, reading
 from operations.verify.frontier import Frontier
 from truth.bounds import Bounds
 from truth.expected import digests, expected
-from truth.rows import snapshot, wal_position
+from truth.rows import sampled_ids, snapshot, wal_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,9 @@ class Look(Protocol):
 
     def passed(self, frontier: Frontier, deadline: float, on_pause: Callable[[], None]) -> bool:
         """Wait until the sink has passed the moment; see ``Frontier.wait``."""
+
+    def sample(self, count: int, seed: int) -> list[str]:
+        """The keys of so many random things that must be there."""
 
     def truth(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         """Key -> digest of what must be there."""
@@ -124,6 +127,9 @@ class _Rows:
         self._taken = wal_position(self._connection)
         return frontier.wait(self._taken, deadline, on_pause)
 
+    def sample(self, count: int, seed: int) -> list[str]:
+        return sampled_ids(self._connection, self._view, count, seed)
+
     def truth(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         # No row has the key of something stray, and Postgres would not take it.
         real = [key for key in keys if not is_stray(key)]
@@ -162,6 +168,9 @@ class _Log:
 
     def passed(self, frontier: Frontier, deadline: float, on_pause: Callable[[], None]) -> bool:
         return frontier.wait_for(self._ends, deadline, on_pause)
+
+    def sample(self, count: int, seed: int) -> list[str]:
+        return self._worked_out().sample(self._form, count, seed)
 
     def truth(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         found = self._worked_out().wanted(keys, self._form)

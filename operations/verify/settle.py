@@ -118,11 +118,22 @@ class Settler:
         unclear.flush()
         return certain
 
-    def look(self, result: Comparison, keys: Sequence[str]) -> Keys:
-        """Compare these keys once, as a sample; returns those that differ."""
+    def look(self, result: Comparison, count: int, seed: int) -> Keys:
+        """Compare a sample once: so many random things of those that must be there, and of those that are.
+
+        Args:
+            result: what is filled in.
+            count: how many of each.
+            seed: of the choice.
+
+        Returns:
+            the keys that differ, marked.
+        """
         differing = self._keys()
         before = self.holding.within
         with self._looking() as look:
+            # What a sink has lost only the other side can name.
+            keys = list(dict.fromkeys([*look.sample(count, seed), *self.holding.sample(count, seed)]))
             for start in range(0, len(keys), PAGE):
                 page = keys[start : start + PAGE]
                 wanted, held = look.truth(page), self._held(page)

@@ -35,7 +35,7 @@ from operations.verify.frontier import Frontier, opened_servers
 from operations.verify.settle import PAGE, Settler
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
 from truth.expected import Expected, Form, digests, expected, needs_spark
-from truth.rows import rows_of, sampled_ids, snapshot
+from truth.rows import rows_of, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -295,7 +295,7 @@ class Verifier:
     def _settled(self, settler: Settler, build: Opened, result: Comparison, keys: Keys | None) -> None:
         """Look again at what differs, and repair it if that was asked for."""
         if keys is None:
-            keys = settler.look(result, self._sampled(settler))
+            keys = settler.look(result, self.asked.sample or 0, self.asked.seed)
         if not keys.count:
             result.repaired = 0 if self.asked.repair else None
             return
@@ -341,14 +341,6 @@ class Verifier:
             forget_written(self.pipeline, build.sink, build.number, settler.view.name, *one_by_one)
         except HeadwaterError as error:
             self.progress(f"  {build.sink}: dead letters of what was repaired are left: {error.what}")
-
-    def _sampled(self, settler: Settler) -> list[str]:
-        count, seed = self.asked.sample or 0, self.asked.seed
-        if isinstance(settler.view, TimedView):  # no row is a document
-            return settler.holding.sample(count, seed)
-        with snapshot(self.pipeline.source) as connection:
-            rows = sampled_ids(connection, settler.view, count, seed)
-        return list(dict.fromkeys([*rows, *settler.holding.sample(count, seed)]))
 
     # -- what is shared -----------------------------------------------------------------------------------------------
 

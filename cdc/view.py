@@ -45,6 +45,8 @@ class View:
         fields: name -> Spark SQL expression over any column of the root.
         where: Spark SQL condition; a row that stops matching is deleted from the sink.
         topics: of a view of events, the topics that it reads in place of its table's.
+        event_types: of a view of events of some types alone, these; the rows of others are no documents of it.
+        type_column: then, the column that says a row's type.
     """
 
     name: str
@@ -54,6 +56,9 @@ class View:
     fields: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
     topics: tuple[str, ...] = field(default=(), kw_only=True)
+    # Not shown: nothing that is remembered of a view by its words depends on the two.
+    event_types: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    type_column: str = field(default="", kw_only=True, repr=False)
 
     @classmethod
     def identity(cls, table: Table, name: str | None = None) -> View:

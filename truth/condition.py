@@ -7,6 +7,7 @@ from psycopg import sql
 from cdc.view import View
 from connectors.postgres import Connection
 from truth.altered import stored
+from truth.event_types import of_types
 from truth.rows import identity_of
 from truth.values import select_expression
 
@@ -26,9 +27,10 @@ def ids_where(connection: Connection, view: View, condition: str, most: int) -> 
     columns = [stored(view.table, name) or view.table.by_name[name] for name in view.key]
     expressions = [sql.SQL(select_expression(column)) for column in columns]
     # On lines of its own, so that a remark in it ends with it.
-    query = sql.SQL("SELECT {} FROM {} WHERE (\n{}\n) LIMIT {}").format(
+    query = sql.SQL("SELECT {} FROM {} WHERE {} AND (\n{}\n) LIMIT {}").format(
         sql.SQL(", ").join(expressions),
         sql.Identifier(view.table.schema, view.table.name),
+        of_types(view),
         sql.SQL(condition),
         sql.Literal(most),
     )

@@ -29,6 +29,7 @@ from truth.altered import refuse_altered
 from truth.assembled import document_of, marked, shape_of, spark_row, sparks, sums_of
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
+from truth.event_types import of_types
 from truth.events.folded import states
 from truth.events.logged import Events
 from truth.events.matched import matches
@@ -237,5 +238,5 @@ def _assembled(
 
 def _roots(view: View, connection: Connection, names: Sequence[str], ids: Sequence[str] | None) -> Iterator[list[Row]]:
     if ids is None:
-        return read_rows(connection, view.table, names)
+        return read_rows(connection, view.table, names, of_types(view))
     return rows_of_ids(connection, view, names, ids)

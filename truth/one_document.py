@@ -61,7 +61,8 @@ def expected_document(
         found = next(expected(view, connection, spark, [key], words=True, events=events), None)
     if found is None:
         event = "no events of the log make it" if isinstance(view, StatefulView) else None
-        return Wanted(None, event or f"{view.table.qualified} has no such row")
+        of = f" of {view.type_column} {' or '.join(view.event_types)}" if view.event_types else ""
+        return Wanted(None, event or f"{view.table.qualified} has no such row{of}")
     if found.broken is not None:
         said = ", ".join(f"{name}: {text}" for name, text in found.broken.said.items())
         return Wanted(None, f"Spark can't compute {said}: {found.broken.words}")

@@ -26,6 +26,7 @@ from connectors.tables.partitions import estimated_rows
 from connectors.tables.row_security import hides_rows
 from truth import values as truth
 from truth.altered import stored
+from truth.event_types import ALL, of_types
 
 # Rows a round trip to the server brings, and about how much text they may hold together; bounds memory.
 FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
@@ -91,18 +92,21 @@ def wal_position(connection: Connection) -> int:
     return int(row[0])
 
 
-def read_rows(connection: Connection, table: Table, names: Sequence[str] | None = None) -> Iterator[list[Row]]:
+def read_rows(
+    connection: Connection, table: Table, names: Sequence[str] | None = None, only: sql.Composable = ALL
+) -> Iterator[list[Row]]:
     """All rows of a table, ``FETCH`` at a time.
 
     Args:
         connection: of ``snapshot``.
         table: the table.
         names: the columns to read; None for all.
+        only: see ``of_types``.
     """
     wanted = _columns(table, names)
     heads = [column.name for column in wanted]
     # The expressions are quoted by truth.values; the table's name here.
-    query = sql.SQL("SELECT {} FROM {}").format(_selected(table, wanted), _named(table))
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(_selected(table, wanted), _named(table), only)
     with connection.cursor(name=f"headwater_truth {table.qualified}") as cursor:
         cursor.execute(query)
         size = FIRST_FETCH
@@ -124,6 +128,7 @@ def matching_rows(
     names: Sequence[str],
     columns: Sequence[str],
     values: Sequence[tuple[str, ...]],
+    only: sql.Composable = ALL,
 ) -> Iterator[Row]:
     """Rows whose columns have any of these values, and perhaps a few more: Postgres casts the texts to their types.
 
@@ -135,6 +140,7 @@ def matching_rows(
         names: the columns to read.
         columns: the columns that are looked at.
         values: texts for ``columns``, each once.
+        only: see ``of_types``; the table is called ``t``.
 
     Raises:
         psycopg.DataError: a text is none of its column's type; see ``looked_up``.
@@ -150,7 +156,7 @@ def matching_rows(
         arrays = [
             sql.SQL("{}::text[]").format(sql.Literal(_array([row[at] for row in piece]))) for at in range(len(columns))
         ]
-        query = sql.SQL("SELECT {} FROM (SELECT {} FROM unnest({}) AS u({})) AS k JOIN {} AS t ON {}").format(
+        query = sql.SQL("SELECT {} FROM (SELECT {} FROM unnest({}) AS u({})) AS k JOIN {} AS t ON {} WHERE {}").format(
             _selected(table, wanted, "t"),
             sql.SQL(", ").join(
                 sql.SQL("{} AS {}").format(_compared(column, part), part)
@@ -163,13 +169,14 @@ def matching_rows(
                 sql.SQL("t.{} = k.{}").format(sql.Identifier(column.name), part)
                 for part, column in zip(parts, looked_at, strict=True)
             ),
+            only,
         )
         for row in connection.execute(query):
             yield dict(zip(heads, row, strict=True))
 
 
 def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: Sequence[str]) -> Iterator[list[Row]]:
-    """The root's rows of these documents, a page at a time; ids that have none are left out.
+    """The root's rows of these documents, a page at a time; ids that have none, or one of another type, are left out.
 
     Args:
         connection: of ``snapshot``.
@@ -184,11 +191,12 @@ def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: S
     for start in range(0, len(by_key), LOOKED_UP):
         piece = by_key[start : start + LOOKED_UP]
         asked = set(piece)
-        rows = looked_up(connection, view.table, wanted, view.key, [split[one] for one in piece])
+        values = [split[one] for one in piece]
+        rows = looked_up(connection, view.table, wanted, view.key, values, of_types(view, "t"))
         if found := [row for row in rows if identity(view, row) in asked]:
             yield found
     if others := split.keys() - set(by_key):
-        for rows in read_rows(connection, view.table, wanted):
+        for rows in read_rows(connection, view.table, wanted, of_types(view)):
             if found := [row for row in rows if identity(view, row) in others]:
                 yield found
 
@@ -259,20 +267,21 @@ def looked_up(
     names: Sequence[str],
     columns: Sequence[str],
     values: Sequence[tuple[str, ...]],
+    only: sql.Composable = ALL,
 ) -> list[Row]:
     """As ``matching_rows``; what is no value of its column's type has no row, and is found by halving."""
     if not values:
         return []
     try:
         with connection.transaction():
-            return list(matching_rows(connection, table, names, columns, values))
+            return list(matching_rows(connection, table, names, columns, values, only))
     except (psycopg.DataError, psycopg.IntegrityError):  # `abc` is no integer; a domain has a rule
         if len(values) == 1:
             return []
         half = len(values) // 2
         return [
-            *looked_up(connection, table, names, columns, values[:half]),
-            *looked_up(connection, table, names, columns, values[half:]),
+            *looked_up(connection, table, names, columns, values[:half], only),
+            *looked_up(connection, table, names, columns, values[half:], only),
         ]
 
 
@@ -293,22 +302,22 @@ def identity_of(view: View) -> Callable[[Row], str]:
 
 
 def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> list[str]:
-    """Random documents' ids: of a large table from random blocks, so that little of it is read."""
+    """Random documents' ids: of a large table from random blocks, so that little of it is read, unless too few of the
+    view's rows lie there."""
     known = rows_of(connection, view.table)
-    pick = random.Random(seed)  # noqa: S311 (a sample, not a secret)
-    columns = _columns(view.table, view.key)
-    source: sql.Composable = _named(view.table)
-    if known > 4 * count + 10_000:
-        share = min(100.0, 400.0 * count / known + 0.01)
-        source = sql.SQL("{} TABLESAMPLE SYSTEM ({}) REPEATABLE ({})").format(
-            source, sql.Literal(share), sql.Literal(seed)
-        )
-    query = sql.SQL("SELECT {} FROM {}").format(_selected(view.table, columns), source)
+    columns, table = _columns(view.table, view.key), _named(view.table)
     heads, named = [column.name for column in columns], identity_of(view)
-    with connection.cursor(name="headwater_sample") as cursor:
-        cursor.itersize = FETCH
-        cursor.execute(query)
-        found = reservoir(cursor, count, pick)
+    share = min(100.0, 400.0 * count / known + 0.01) if known > 4 * count + 10_000 else None
+    blocks = sql.SQL("{} TABLESAMPLE SYSTEM ({}) REPEATABLE ({})").format(table, sql.Literal(share), sql.Literal(seed))
+    found: list[Any] = []
+    for source in (table,) if share is None else (blocks, table):
+        query = sql.SQL("SELECT {} FROM {} WHERE {}").format(_selected(view.table, columns), source, of_types(view))
+        with connection.cursor(name="headwater_sample") as cursor:
+            cursor.itersize = FETCH
+            cursor.execute(query)
+            found = reservoir(iter(cursor), count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
+        if len(found) >= count:
+            break
     return [named(dict(zip(heads, row, strict=True))) for row in found]
 
 

@@ -108,8 +108,14 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     found.end()
     if tree is not None:
         return JoinedView(name, table, key, columns, dict(model.fields), model.where, tree)
-    topics = events_topics(pipeline, model.events) if is_outbox(pipeline, table.qualified) else ()
-    return View(name, table, key, columns, dict(model.fields), model.where, topics=topics)
+    view = View(name, table, key, columns, dict(model.fields), model.where)
+    outbox = pipeline.source.outbox
+    if outbox is None or not is_outbox(pipeline, table.qualified):
+        return view
+    view = replace(view, topics=events_topics(pipeline, model.events))
+    if not model.events:
+        return view
+    return replace(view, event_types=tuple(model.events), type_column=present(table, outbox.aggregate_type))
 
 
 def _root(pipeline: Pipeline, catalogue: Catalogue, name: str) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -14,6 +14,7 @@ from cdc.keys import is_stray
 from cdc.log.client import Kafka
 from cdc.log.parts import PIECE, TopicReader
 from cdc.log.registry import encoding_of
+from cdc.outbox import other_events
 from cdc.pipeline import Pipeline
 from cdc.records.debezium_json import Decoder
 from cdc.records.events import EventDecoder
@@ -96,6 +97,33 @@ def newest_transactions(pipeline: Pipeline, view: View, ids: Sequence[str]) -> d
     return {one: transaction for one, (_, transaction) in newest.items()}
 
 
+def routed_elsewhere(pipeline: Pipeline, view: View, ids: Collection[str]) -> set[str]:
+    """Those of some events that the log has in the topic of types without one of their own, and in none of the view's:
+    they were written before their type was named in the file, and stay where they are.
+
+    Args:
+        pipeline: the loaded file.
+        view: a view of events of some types alone.
+        ids: the documents.
+
+    Raises:
+        KafkaError, KafkaUnavailable: the log can't be read.
+    """
+    found = set(ids)
+    for topic, has in ((other_events(pipeline), True), *((one, False) for one in view.topics)):
+        if found:
+            there = _in_topic(pipeline, view, topic, found)
+            found = there if has else found - there
+    return found
+
+
+def _in_topic(pipeline: Pipeline, view: View, topic: str, ids: Collection[str]) -> set[str]:
+    decoder = EventDecoder(view.table, encoding=encoding_of(pipeline.source.reader()))
+    asked = Asked(decoder, view, topic, ids)
+    named = (asked.document(record) for records in _pieces(pipeline, topic) for record in records if asked(record))
+    return {one for one in named if one is not None}
+
+
 def take(standing: Standing[Newest], decoder: EntryDecoder, view: View, records: Sequence[Record]) -> None:
     """Take in a piece of the log."""
     by_place = {(record.partition, record.offset): record for record in records}
@@ -117,7 +145,7 @@ class Asked:
         ids: the documents.
     """
 
-    def __init__(self, decoder: Decoder, view: View, topic: str, ids: Sequence[str]) -> None:
+    def __init__(self, decoder: Decoder, view: View, topic: str, ids: Collection[str]) -> None:
         self._decoder, self._view, self._topic, self._ids = decoder, view, topic, set(ids)
         self._exact = None if view.topics else _exact(view, ids)  # the key of an event is its aggregate's
         self._tried = False
@@ -141,7 +169,7 @@ class Asked:
             return None  # in the dead letters since it came
 
 
-def _exact(view: View, ids: Sequence[str]) -> frozenset[bytes] | None:
+def _exact(view: View, ids: Collection[str]) -> frozenset[bytes] | None:
     """The keys of these documents as the log has them; None if they might be written in another way."""
     if len(view.key) != 1 or view.key != view.table.primary_key:
         return None

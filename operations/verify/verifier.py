@@ -272,7 +272,7 @@ class Verifier:
             results[build.sink].within = number
         for side in wanted.values():
             side.flush()
-        if not view.where and not isinstance(view, StatefulView):
+        if not view.where and not view.event_types and not isinstance(view, StatefulView):
             self.source_rows[view.table.qualified] = count
         differing = {}
         for build in holders:

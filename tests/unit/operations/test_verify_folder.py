@@ -103,7 +103,7 @@ def test_a_comparison_that_was_killed_leaves_nothing_after_the_next_not_even_of_
             yield from ()
 
     dying, rows = True, SimpleNamespace(qualified="s.t")
-    view = SimpleNamespace(name="v", table=rows, where=None, outlives_rows=False)
+    view = SimpleNamespace(name="v", table=rows, where=None, event_types=(), outlives_rows=False)
     holders: Any = [SimpleNamespace(sink="cache", warehouse=False, form=lambda _view: "document")]
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))

@@ -21,7 +21,7 @@ from operations.verify.settle import Settler
 from operations.verify.verifier import Asked, Verifier
 from operations.verify.work_folder import work_folder
 
-VIEW: Any = SimpleNamespace(name="v")
+VIEW: Any = SimpleNamespace(name="v", event_types=())
 Looks = Sequence[Mapping[str, str]]
 
 

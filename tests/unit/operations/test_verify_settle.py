@@ -47,6 +47,14 @@ class World:
     records: Mapping[str, int | None] = {}
     read, asked = 0, 0
     seen: Visible | None = None
+    # Types that the view shows; events that lie in the topic of all others; and what was asked of that.
+    event_types: tuple[str, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
+    asked_for: tuple[str, ...] = ()
+
+    def routed(self, keys: Sequence[str]) -> set[str]:
+        self.asked_for += tuple(sorted(keys))
+        return self.elsewhere & set(keys)
 
     def looked(self) -> Visible:
         self.asked += 1
@@ -60,7 +68,8 @@ class World:
         opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form=lambda _view: "document")
         holding = SimpleNamespace(opened=opened, get=self._get)
         frontier = SimpleNamespace(wait=self._wait)
-        return Settler(None, holding, frontier, None, folder, stays=self.stays)  # type: ignore[arg-type]
+        view = SimpleNamespace(event_types=self.event_types)
+        return Settler(view, holding, frontier, None, folder, stays=self.stays)  # type: ignore[arg-type]
 
     def _wait(self, *_: object) -> bool:
         self.clock += 0.6
@@ -100,6 +109,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
         monkeypatch.setattr(settle, "visible_now", lambda *_: world.looked())
         monkeypatch.setattr(settle, "newest_transactions", lambda _pipeline, _view, keys: world.newest(keys))
+        monkeypatch.setattr(settle, "routed_elsewhere", lambda _pipeline, _view, keys: world.routed(keys))
         monkeypatch.setattr(settle, "next_number", lambda _: 1_000)
         monkeypatch.setattr(looks, "snapshot", snapshot)
         monkeypatch.setattr(looks, "wal_position", world.position)
@@ -112,7 +122,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         for key in sorted({*world.truth, *world.held}):
             keys.add(marked("changed", key))
         keys.flush()
-        result = Comparison("v")
+        result = Comparison("v", expected=10)
         settler = world.settler(tmp_path / str(id(world)))
         certain = settler.settle(result, keys, wait)
         world.seen = settler.seen
@@ -204,3 +214,24 @@ def test_what_the_first_look_saw_is_kept_for_who_repairs(settled: Any) -> None:
     world = World({"wrong": [1], "hot": range(100)}, {"wrong": 9, "hot": 1000}, [True] * 3)
     settled(world, wait=1_000.0)
     assert world.asked == 3 and world.seen == Visible(101, frozenset())
+
+
+def test_an_event_of_before_its_type_had_a_topic_is_not_missing(settled: Any) -> None:
+    """The row is kept, the event lies in the topic of all others, and the view reads its type's: for good."""
+
+    def world(*passes: bool) -> World:
+        made = World({"old": [1], "lost": [2], "wrong": [3], "hot": [4, 5, 6]}, {"wrong": 9}, passes)
+        made.event_types, made.elsewhere = ("order",), frozenset({"old"})
+        return made
+
+    known = world(True)
+    result, certain = settled(known)
+    assert (result.missing, result.changed, result.moving, certain) == (["lost"], ["wrong"], ["hot"], 2)
+    assert (result.expected, known.asked_for) == (9, ("lost", "old")), "it was not to be expected"
+    late = world(False, False)
+    result, certain = settled(late, wait=0.5)
+    assert (result.missing, result.expected, result.caught_up, certain) == (["lost", "hot"], 9, False, 3)
+    assert len(late.asked_for) == 2, "the log is read once, when it is told what differs"
+    whole = world(True)
+    whole.event_types = ()
+    assert settled(whole)[0].missing == ["lost", "old"] and whole.asked_for == ()

@@ -47,8 +47,10 @@ def test_a_percentile_that_can_be_nothing_else_is_stated_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("value", "right"),
-    [(189.0, True), (1e300, True), (183, True), (182.9, False), (ABOVE, True), (BELOW, False), ("NaN", False)]
-    + [("190", False), (None, False), (True, False), ([ABOVE], False)],
+    [
+        *[(189.0, True), (1e300, True), (183, True), (182.9, False), (ABOVE, True), (BELOW, False), ("NaN", False)],
+        *[("190", False), (None, False), (True, False), ([ABOVE], False)],
+    ],
 )
 def test_what_lies_within_an_open_bound_has_its_digest_also_by_way_of_the_file(
     tmp_path: Path, value: Any, right: bool

@@ -1,0 +1,187 @@
+"""A view of events of some types: rows of other types are no documents of it, whoever asks Postgres for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.pipeline import loads
+from cdc.resolve.views import resolve_view, table_view
+from cdc.view import View
+from operations.preview.asked import Asked, keys_of, near_keys
+from truth import rows as reading
+from truth.event_types import ALL, of_types
+from truth.expected import expected
+from truth.rows import sampled_ids
+
+TEXT = """\
+version: 1
+name: shop
+source:
+  database: shop
+  user: u
+  tables: [public.orders, public.outbox]
+  outbox: {table: public.outbox, types: [order, customer]}
+kafka: {bootstrap: "localhost:9092"}
+connect: {url: "http://localhost:8083"}
+views:
+  order_event: {root: outbox, events: [order], columns: [id, {aggregateid: order_id}]}
+  both: {root: outbox, events: [customer, order], columns: [id]}
+  every: {root: outbox, columns: [id]}
+  order: {root: orders}
+sinks:
+  cache: {type: redis, url: "redis://h:6379/0", views: [order_event, both, every, order]}
+"""
+NAMES = ("id", "aggregatetype", "aggregateid")
+OUTBOX = Table("public", "outbox", tuple(Column(name, "text", "text", ordinal=at) for at, name in enumerate(NAMES, 1)))
+OUTBOX = replace(OUTBOX, primary_key=("id",))
+ORDERS = Table("public", "orders", (Column("id", "text", "text"),), ("id",))
+CATALOGUE = Catalogue({table.qualified: table for table in (ORDERS, OUTBOX)})
+PIPELINE = loads(TEXT, "p.yaml", {})
+ROWS = [
+    {"id": "e1", "aggregatetype": "order", "aggregateid": "4711"},
+    {"id": "e2", "aggregatetype": "customer", "aggregateid": "7"},
+    {"id": "e3", "aggregatetype": "Order", "aggregateid": "7"},
+    {"id": "e4", "aggregatetype": "order ", "aggregateid": "7"},
+]
+WANTED = [("order_event", ["e1"]), ("both", ["e1", "e2"]), ("every", ["e1", "e2", "e3", "e4"])]
+
+
+class Server:
+    """Answers from ``ROWS`` as far as the few queries here go: which columns, which keys, which types."""
+
+    connection = None  # of Postgres, for the encoding
+
+    def __init__(self, in_blocks: int | None = None) -> None:
+        self.asked, self.in_blocks = list[str](), in_blocks
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def cursor(self, name: str = "", binary: bool = False) -> Iterator[Any]:
+        yield Cursor(self)
+
+    def execute(self, query: Any) -> Cursor:
+        return Cursor(self).execute(query)
+
+    def answer(self, text: str) -> list[tuple[str, ...]]:
+        self.asked.append(text)
+        head, rest = re.split(r' FROM (?="public"|\(SELECT)', text, maxsplit=1)
+        names = list(dict.fromkeys(re.findall(r'format\(\'%s\', (?:t\.)?"(\w+)"\)', head)))
+        types = re.search(r"""format\('%s', (?:"t"\.)?"aggregatetype"\) COLLATE "C" IN \((.*?)\)""", rest)
+        keys = re.search(r"unnest\('\{(.*?)\}'", rest)
+        found = ROWS[: self.in_blocks] if "TABLESAMPLE" in rest else ROWS
+        return [
+            tuple(row[name] for name in names)
+            for row in found
+            if (types is None or f"'{row['aggregatetype']}'" in types[1].split(", "))
+            and (keys is None or f'"{row["id"]}"' in keys[1].split(","))
+        ]
+
+
+class Cursor:
+    def __init__(self, server: Server) -> None:
+        self._server, self._rows = server, list[tuple[str, ...]]()
+
+    def execute(self, query: Any) -> Cursor:
+        self._rows = [] if isinstance(query, str) else self._server.answer(query.as_string(None))
+        return self
+
+    def fetchmany(self, size: int) -> list[tuple[str, ...]]:
+        found, self._rows = self._rows[:size], self._rows[size:]
+        return found
+
+    def fetchall(self) -> list[tuple[str, ...]]:
+        return self._rows
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        yield from self._rows
+
+
+def view_of(name: str) -> View:
+    return resolve_view(PIPELINE, CATALOGUE, name)
+
+
+Asking = Callable[[Any, View], list[str]]
+
+
+def whole(server: Any, view: View) -> list[str]:
+    return [one.key for one in expected(view, server, None)]
+
+
+def by_key(server: Any, view: View) -> list[str]:
+    return [one.key for one in expected(view, server, None, ["e1", "e2", "e3", "e4", "gone"])]
+
+
+def sampled(server: Any, view: View) -> list[str]:
+    return sampled_ids(server, view, 10, 1)
+
+
+def suggested(server: Any, view: View) -> list[str]:
+    return near_keys(server, view, "E1")
+
+
+def by_condition(server: Any, view: View) -> list[str]:
+    server.cursor = lambda **_: Cursor(server)
+    return keys_of(server, view, Asked(where="aggregateid > '1'"))
+
+
+@pytest.fixture(autouse=True)
+def size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "rows_of", lambda *_: len(ROWS))
+    monkeypatch.setattr("operations.preview.asked.alike", lambda _key, _parts: [row["id"] for row in ROWS])
+
+
+@pytest.mark.parametrize(("name", "wanted"), WANTED)
+@pytest.mark.parametrize("asking", [whole, by_key, sampled, suggested, by_condition])
+def test_only_events_of_its_types_are_documents_of_a_view(asking: Asking, name: str, wanted: list[str]) -> None:
+    """Each kept row of another type was missing for good: verify never called the view equal, no generation of it was
+    ever promoted, and preview showed events that no sink has."""
+    assert asking(Server(), view_of(name)) == wanted
+
+
+def test_a_view_of_another_table_or_of_all_events_asks_for_every_row() -> None:
+    for view in (view_of("every"), view_of("order"), table_view(PIPELINE, OUTBOX)):
+        assert of_types(view) == ALL
+    assert view_of("order_event") != replace(
+        view_of("both"), name="order_event", columns=view_of("order_event").columns
+    )
+
+
+def test_a_sample_that_finds_too_few_in_its_blocks_is_drawn_from_the_whole_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a type that few rows have there may be none in them, and preview would have nothing to show."""
+    monkeypatch.setattr(reading, "rows_of", lambda *_: 1_000_000)
+    server: Any = Server(in_blocks=1)
+    assert sampled_ids(server, view_of("both"), 1, 1) == ["e1"] and len(server.asked) == 1
+    server = Server(in_blocks=1)
+    assert sampled_ids(server, view_of("both"), 2, 1) == ["e1", "e2"]
+    assert ["TABLESAMPLE" in one for one in server.asked] == [True, False]
+
+
+def test_the_column_of_the_type_is_asked_for_as_it_is_called_now() -> None:
+    def said(view: View) -> str:
+        text: sql.Composable = of_types(view, "t")
+        return text.as_string(None)
+
+    view = view_of("order_event")
+    assert said(view) == """format('%s', "t"."aggregatetype") COLLATE "C" IN ('order')"""
+    renamed = replace(OUTBOX.by_name["aggregatetype"], name="kind")
+    before = replace(view, table=replace(OUTBOX, present=(("aggregatetype", renamed),)))
+    assert '"t"."kind"' in said(before), "a generation goes on with the table as it was"
+    corrected = replace(before, type_column="kind")
+    assert '"t"."kind"' in said(corrected), "and the file says the new name"
+    columns = tuple(renamed if one.name == "aggregatetype" else one for one in OUTBOX.columns)
+    table = replace(OUTBOX, columns=columns, renamed=(("aggregatetype", "kind"),))
+    followed = resolve_view(PIPELINE, Catalogue({table.qualified: table}), "order_event")
+    assert '"t"."kind"' in said(followed)

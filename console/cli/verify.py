@@ -19,7 +19,7 @@ from console.cli.shared.options import json_option, master_option, pipeline_argu
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
 
-KINDS = ("missing", "extra", "changed", "moving", "unseen")
+KINDS = ("missing", "extra", "changed", "moving", "unseen", "doubted")
 
 
 @click.command(
@@ -144,7 +144,8 @@ def _verdict_of_all(report: Mapping[str, Any]) -> str:
     paused = ", ".join(sink["sink"] for sink in report["sinks"] if sink["paused"] and not sink["views"])
     still, compared = standing_still(report), any(sink["views"] for sink in report["sinks"])
     left_out = (f"; paused: {paused}" if paused else "") + (f"; standing still: {still}" if still else "")
-    open_ones = sum(view["undecided"] + view["invisible"] for sink in report["sinks"] for view in sink["views"])
+    untold = ("undecided", "invisible", "doubtful")
+    open_ones = sum(view[name] for sink in report["sinks"] for view in sink["views"] for name in untold)
     but = f", but for {open_ones:,} keys that could not be told" if open_ones else ""
     if report["equal"]:
         return ("the others equal Postgres" if left_out else "all sinks equal Postgres") + but + left_out

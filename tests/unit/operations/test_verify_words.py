@@ -102,6 +102,7 @@ def test_a_key_as_long_as_a_row_does_not_hide_the_rest(pipeline: Pipeline, capsy
         "changed": [],
         "moving": [],
         "unseen": [],
+        "doubted": [],
     }
     sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
     _print({"sinks": [sink], "sample": None, "equal": False}, pipeline, 10.0)
@@ -115,7 +116,23 @@ def test_what_nobody_can_tell_yet_is_said_beside_what_is_equal(
     view = {"view": "flight", "expected": 2, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
     view |= dict.fromkeys(("undecided", "doubtful", "within", "repaired", "differences"), 0)
     view |= {"equal": True, "missing": [], "extra": [], "changed": [], "moving": [], "unseen": ["7"], "invisible": 1}
+    view |= {"doubted": []}
     sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
     _print({"sinks": [sink], "sample": None, "equal": True}, pipeline, 10.0)
     said = capsys.readouterr().out
     assert "equal, 1 not visible in Postgres yet" in said and "unseen: 7\n" in said
+
+
+def test_what_depends_on_events_that_may_have_been_given_up_is_named_and_not_called_equal(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was counted beside its view alone, and the last line said that all sinks equal Postgres."""
+    view = {"view": "hourly", "expected": 9, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
+    view |= dict.fromkeys(("undecided", "invisible", "within", "repaired", "differences"), 0)
+    view |= dict.fromkeys(("missing", "extra", "changed", "moving", "unseen"), [])
+    view |= {"equal": True, "doubted": ["a|2026-03-01T12:00:00Z", "b"], "doubtful": 2}
+    sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
+    _print({"sinks": [sink], "sample": None, "equal": True}, pipeline, 10.0)
+    said = capsys.readouterr().out
+    assert "doubted: a|2026-03-01T12:00:00Z, b\n" in said
+    assert said.endswith("all sinks equal Postgres, but for 2 keys that could not be told\n")

@@ -192,7 +192,7 @@ def _verdict(view: Mapping[str, Any]) -> str:
     if view["invisible"]:
         words.append(f"{view['invisible']:,} not visible in Postgres yet")
     if view["doubtful"]:
-        words.append(f"{view['doubtful']:,} depend on events that may have been given up")
+        words.append(f"{view['doubtful']:,} may be right: expired, or of events that may have been given up")
     if view["within"]:
         words.append(f"{view['within']:,} values within their bounds")
     if view["repaired"]:

@@ -107,7 +107,11 @@ class _Audit(Collector):
         unseen = [(of, view.get("invisible", 0)) for of, view in views]
         yield _gauge("invisible", "Keys whose newest change can't be seen in Postgres yet.", unseen)
         doubtful = [(of, view.get("doubtful", 0)) for of, view in views]
-        yield _gauge("doubtful", "Keys that differ, and depend on events that may have been given up.", doubtful)
+        yield _gauge(
+            "doubtful",
+            "Keys that differ, and may be right: expired, or of events that may have been given up.",
+            doubtful,
+        )
         named = "Differing keys that the report names, by kind; it names 20 of each at the most."
         yield _gauge("named_differences", named, [(of, len(view[of["kind"]])) for of, view in kinds])
         yield _counter("repaired", "Documents repaired since the audit began.", repaired)

@@ -30,7 +30,8 @@ class Comparison:
             nobody can tell.
         invisible: how many these are in all; they do not count as differences.
         doubted: the first keys that differ, but may be right: what they must be depends on events that may have been
-            given up, because their partition stood still for ten minutes, or that the log has lost.
+            given up, because their partition stood still for ten minutes, or that the log has lost; or they are not
+            there, and may have expired.
         doubtful: how many these are in all; they do not count as differences.
         within: values of approximate measures, and sums of floats, that were compared within a bound.
         columns: of the first that are changed, which columns differ; see ``operations.verify.columns``.

@@ -66,6 +66,7 @@ class Settler:
         folder: for files of its own.
         on_pause: called while it waits.
         stays: see ``operations.verify.comparison.kind_of``.
+        expires: what is not there may have expired (``operations.verify.expired``): nobody can tell it from what is lost.
         seen: what the first of the looks saw by which keys were called different; None of a view that is not the rows
             of one table.
     """
@@ -77,6 +78,7 @@ class Settler:
     folder: Path
     on_pause: Callable[[], None] = lambda: None
     stays: bool = False
+    expires: bool = False
     seen: Visible | None = None
     _files: int = 0
 
@@ -167,6 +169,8 @@ class Settler:
                     if kind is not None:
                         if found is not None and kind == "extra" and look.lost(found.version):
                             kind = "doubted"
+                        elif kind == "missing" and self.expires and caught_up:
+                            kind = "doubted"  # of a sink that is behind, it may as well be on the way
                         certainly = found is not None and moved(found.version)
                         suspects.add(marked(kind, key), MOVED if certainly else wanted.get(key, NOTHING))
         suspects.flush()

@@ -31,6 +31,7 @@ from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.expected_file import may_repeat, reading
+from operations.verify.expired import may_have_expired
 from operations.verify.frontier import Frontier, opened_servers
 from operations.verify.settle import PAGE, Settler
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
@@ -349,7 +350,8 @@ class Verifier:
         spark = self.session() if needs_spark(view) else None
         with holding(build, view) as held, opened_servers(build) as servers:
             frontier = Frontier(build, view, servers, self.progress)
-            yield Settler(view, held, frontier, spark, folder, self.on_pause, stays=view.outlives_rows)
+            kinds = {"stays": view.outlives_rows, "expires": may_have_expired(build)}
+            yield Settler(view, held, frontier, spark, folder, self.on_pause, **kinds)
 
     def _folder(self) -> AbstractContextManager[Path]:
         """A folder for files that memory would be too small for."""

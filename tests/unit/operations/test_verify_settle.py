@@ -51,6 +51,7 @@ class World:
     event_types: tuple[str, ...] = ()
     elsewhere: frozenset[str] = frozenset()
     asked_for: tuple[str, ...] = ()
+    expires = False
 
     def routed(self, keys: Sequence[str]) -> set[str]:
         self.asked_for += tuple(sorted(keys))
@@ -69,7 +70,7 @@ class World:
         holding = SimpleNamespace(opened=opened, get=self._get)
         frontier = SimpleNamespace(wait=self._wait)
         view = SimpleNamespace(event_types=self.event_types)
-        return Settler(view, holding, frontier, None, folder, stays=self.stays)  # type: ignore[arg-type]
+        return Settler(view, holding, frontier, None, folder, stays=self.stays, expires=self.expires)  # type: ignore[arg-type]
 
     def _wait(self, *_: object) -> bool:
         self.clock += 0.6
@@ -235,3 +236,21 @@ def test_an_event_of_before_its_type_had_a_topic_is_not_missing(settled: Any) ->
     whole = world(True)
     whole.event_types = ()
     assert settled(whole)[0].missing == ["lost", "old"] and whole.asked_for == ()
+
+
+def test_what_may_have_expired_is_neither_missing_nor_put_back(settled: Any) -> None:
+    """Verify called every document of a cache missing that is older than its ttl, and a repair gave each a new one."""
+
+    def world(*passes: bool) -> World:
+        made = World({"gone": [1], "wrong": [2], "moves": [3, 4]}, {"wrong": 9, "ghost": 9}, passes)
+        made.expires = True
+        return made
+
+    result, certain = settled(world(True))
+    assert (result.doubted, result.doubtful, result.missing) == (["gone", "moves"], 2, [])
+    assert (result.changed, result.extra, result.differences, certain) == (["wrong"], ["ghost"], 2, 2)
+    result, certain = settled(world(False))
+    assert (result.doubtful, sorted(result.missing), certain) == (0, ["gone", "moves"], 4), "it may be on the way"
+    kept = world(True)
+    kept.expires = False
+    assert settled(kept)[0].missing == ["gone"]

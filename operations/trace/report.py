@@ -78,7 +78,9 @@ def trace_report(pipeline: Pipeline, table: str, key: str, *, values: bool = Fal
         "source": source.result(),
         "log": told,
         "sinks": [
-            case.judged(one, newest) for sink in sinks for one in (held[sink].result() or [sinks[sink].told(sink)])
+            case.judged(one, newest)
+            for sink, role in sinks.items()
+            for one in (role.reading(held[sink].result(), newest) or [role.told(sink)])
         ],
     }
     same = case.same()
@@ -115,6 +117,12 @@ class _Role:
             return cls([], [], error.what)
         roots = [view for view in views if view.table.qualified == name]
         return cls(roots, [view.name for view in views if view not in roots and name in view_tables(view)])
+
+    def reading(self, held: list[dict[str, Any]], newest: Newest | None) -> list[dict[str, Any]]:
+        """Of what is held by views, that of views which read the record: an event is in the topic of one type."""
+        topic = newest.record.topic if newest and newest.record else None
+        others = {view.name for view in self.roots if topic and view.topics and topic not in view.topics}
+        return [one for one in held if one["view"] not in others]
 
     def told(self, sink: str) -> dict[str, Any]:
         """Of a sink that keeps no documents of this table's rows, or of which that is not known."""
@@ -184,6 +192,7 @@ class _Case:
             "committed_at": change.ts_ms / 1000 if change and change.ts_ms else None,
             "operation": None if change is None else _WORDS[change.op],
             "deleted": change is not None and change.after is None,
+            "event": bool(self.view.topics),
             **_position(None if change is None else change.position),
             "undecoded": newest.error,
             **({"row": _plain(self.rendered)} if self.values else {}),

@@ -66,7 +66,8 @@ class Settler:
         folder: for files of its own.
         on_pause: called while it waits.
         stays: see ``operations.verify.comparison.kind_of``.
-        expires: what is not there may have expired (``operations.verify.expired``): nobody can tell it from what is lost.
+        expires: what is not there may have expired (``operations.verify.expired``): nobody can tell it from what was
+            lost.
         seen: what the first of the looks saw by which keys were called different; None of a view that is not the rows
             of one table.
     """

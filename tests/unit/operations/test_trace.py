@@ -14,6 +14,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.keys import alike
+from cdc.records.change import Change, Op
 from cdc.view import View
 from console.http import overview
 from console.http.pages import show
@@ -133,3 +134,38 @@ def test_what_a_row_holds_is_shown_with_every_digit_and_hides_no_place(
         assert answer.content == b'{"row":%s}' % document or not odd.isalnum()
         page = shown(made, told, monkeypatch)
         assert "&#34;n&#34;" in page or '"n"' in page
+
+
+@pytest.mark.parametrize(
+    ("topic", "there", "held", "stuck", "words"),
+    [
+        ("order", False, True, None, "its row has gone, and the event stays: it is in the log and in every sink"),
+        ("order", True, True, None, "what Postgres has is in the log and in every sink that keeps it"),
+        (
+            "order",
+            False,
+            False,
+            "search",
+            "the record is in the log (partition 0, offset 3), and sink search has applied",
+        ),
+        ("customer", False, False, None, "its row has gone, and the event stays: it is in the log and in every sink"),
+        ("customer", True, False, None, "what Postgres has is in the log and in every sink that keeps it"),
+    ],
+)
+def test_an_event_outlives_its_row_and_views_of_other_types_do_not_read_it(
+    trace: Any, monkeypatch: pytest.MonkeyPatch, topic: str, there: bool, held: bool, stuck: str | None, words: str
+) -> None:
+    """It was stuck at the source, whose delete is no event; and in each view of another type, for ever."""
+    record = Record(b"{}", b"{}", f"shop-events.{topic}", 0, 3)
+    change = Change("public.flights", Op.CREATE, {"id": 7}, {"id": 7, "kind": "as it was"}, 8, record.topic, 0, 3, 5)
+    monkeypatch.setattr(traced, "newest_record", lambda *_: Newest(record, change, None, whole=True))
+    monkeypatch.setattr(traced, "table_view", lambda _, one: replace(View.identity(one), topics=("shop-events",)))
+    applied = {"shop-events.order": {0: 9 if held else 0}}
+    monkeypatch.setattr(traced, "applied_offsets", lambda _: applied)
+    view = replace(ROW, name="order", topics=("shop-events.order",), event_types=("order",), type_column="kind")
+    told = trace("7", lambda _: Found(8, {}) if held else Found(), view, ("7",) if there else ())
+    assert told["verdict"]["stuck"] == stuck and told["verdict"]["words"].startswith(words), told["verdict"]
+    assert (told["log"]["event"], [one["view"] for one in told["sinks"] if one["sink"] == "search"]) == (
+        True,
+        ["order" if topic == "order" else None],
+    )

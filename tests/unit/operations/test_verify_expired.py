@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import loads
 from operations.opened import Opened
 from operations.state.folder import register_of
+from operations.verify import verifier
 from operations.verify.expired import may_have_expired
+from operations.verify.verifier import Asked, Verifier
 from spark.disk import register as registers
 from tests.support.watched_file import TEXT
 
@@ -36,3 +41,15 @@ def test_a_generation_must_have_everything_until_it_is_as_old_as_its_documents_m
     assert may_have_expired(build(tmp_path, DAY, number)) is expires
     assert not may_have_expired(build(tmp_path, None, number)), "nothing expires"
     assert may_have_expired(made), "the first one, of which nobody knows when it was begun"
+
+
+@pytest.mark.parametrize("ttl", [None, DAY])
+def test_verify_asks_it_of_each_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ttl: int | None) -> None:
+    monkeypatch.setattr(verifier, "holding", lambda *_: nullcontext())
+    monkeypatch.setattr(verifier, "opened_servers", lambda _: nullcontext())
+    monkeypatch.setattr(verifier, "needs_spark", lambda _: False)
+    made = build(tmp_path, ttl, 1)
+    orders = Table("public", "orders", (Column("id", "int4", "int4"),), ("id",))
+    asking = Verifier(made.pipeline, Catalogue({"public.orders": orders}, "1", 1), Asked(), lambda _: None)
+    with asking._settler(SimpleNamespace(outlives_rows=True), made, tmp_path) as settler:  # type: ignore[arg-type]
+        assert (settler.expires, settler.stays) == (ttl is not None, True)

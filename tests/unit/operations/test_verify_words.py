@@ -129,7 +129,7 @@ def test_what_depends_on_events_that_may_have_been_given_up_is_named_and_not_cal
     """It was counted beside its view alone, and the last line said that all sinks equal Postgres."""
     view = {"view": "hourly", "expected": 9, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
     view |= dict.fromkeys(("undecided", "invisible", "within", "repaired", "differences"), 0)
-    view |= dict.fromkeys(("missing", "extra", "changed", "moving", "unseen"), [])
+    view |= {name: [] for name in ("missing", "extra", "changed", "moving", "unseen")}
     view |= {"equal": True, "doubted": ["a|2026-03-01T12:00:00Z", "b"], "doubtful": 2}
     sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
     _print({"sinks": [sink], "sample": None, "equal": True}, pipeline, 10.0)

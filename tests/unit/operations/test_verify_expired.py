@@ -48,6 +48,7 @@ def test_verify_asks_it_of_each_sink(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(verifier, "holding", lambda *_: nullcontext())
     monkeypatch.setattr(verifier, "opened_servers", lambda _: nullcontext())
     monkeypatch.setattr(verifier, "needs_spark", lambda _: False)
+    monkeypatch.setattr(verifier, "Frontier", lambda *_: None)
     made = build(tmp_path, ttl, 1)
     orders = Table("public", "orders", (Column("id", "int4", "int4"),), ("id",))
     asking = Verifier(made.pipeline, Catalogue({"public.orders": orders}, "1", 1), Asked(), lambda _: None)

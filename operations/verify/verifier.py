@@ -350,8 +350,8 @@ class Verifier:
         spark = self.session() if needs_spark(view) else None
         with holding(build, view) as held, opened_servers(build) as servers:
             frontier = Frontier(build, view, servers, self.progress)
-            kinds = {"stays": view.outlives_rows, "expires": may_have_expired(build)}
-            yield Settler(view, held, frontier, spark, folder, self.on_pause, **kinds)
+            stays, expires = view.outlives_rows, may_have_expired(build)
+            yield Settler(view, held, frontier, spark, folder, self.on_pause, stays=stays, expires=expires)
 
     def _folder(self) -> AbstractContextManager[Path]:
         """A folder for files that memory would be too small for."""

@@ -128,6 +128,9 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
                     click.echo(f"    {kind}: {', '.join(map(shorter, view[kind]))}")
             for key, told in view["columns"].items():
                 click.echo(f"    {shorter(key)}: {', '.join(map(_told, told)) or 'right by now'}")
+            if view["lossy"]:
+                named = ", ".join(f"{one['column']} is {one['type']}" for one in view["lossy"])
+                click.echo(f"    {named}: docs/types.md says what Debezium does not deliver of such a type")
             for one in view["not_repaired"]:
                 click.echo(f"    not repaired: {shorter(one['key'])}: {shorter(one['why'], 500)}")
             if view["caught_up"] is False:

@@ -28,7 +28,7 @@ from operations.state.folder import registers_of, state_dir
 from operations.state.pausing import paused_sinks, refuse_paused
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
-from operations.verify.columns import differing_columns, reasons
+from operations.verify.columns import differing_columns, reasons, undelivered
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.expected_file import may_repeat, reading
 from operations.verify.frontier import Frontier, opened_servers
@@ -228,6 +228,7 @@ class Verifier:
         with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
             self._settled(settler, build, result, differing)
             result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+            result.lossy = undelivered(view, result.columns)
             result.not_repaired = reasons(result.not_repaired, result.columns, values=self.asked.values)
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:

@@ -143,7 +143,7 @@ def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, A
 def test_a_stream_that_is_refused_for_good_says_why_and_is_asked_for_rarely(
     board: tuple[Page, Answers], made: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A view that is gone, or whose sink keeps no changes any more, was a lost connection, every two seconds for ever."""
+    """A view that is gone, or whose sink keeps no changes any more, was a lost connection every two seconds."""
     page, answers = board
     told(page, ("ready", {}))
 

@@ -107,7 +107,7 @@ def test_a_key_as_long_as_a_row_does_not_hide_the_rest(pipeline: Pipeline, capsy
         "unseen": [],
     }
     sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
-    _print({"sinks": [sink], "sample": None, "equal": False}, pipeline, 10.0)
+    _print({"sinks": [sink], "sample": None, "views": None, "equal": False}, pipeline, 10.0)
     said = capsys.readouterr().out
     assert "missing: aaa" in said and "a… (150,000 characters), 7\n" in said and len(said) < 1000
 
@@ -120,7 +120,7 @@ def test_what_nobody_can_tell_yet_is_said_beside_what_is_equal(
     view |= dict.fromkeys(("undecided", "doubtful", "within", "repaired", "differences"), 0)
     view |= {"equal": True, "missing": [], "extra": [], "changed": [], "moving": [], "unseen": ["7"], "invisible": 1}
     sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
-    _print({"sinks": [sink], "sample": None, "equal": True}, pipeline, 10.0)
+    _print({"sinks": [sink], "sample": None, "views": None, "equal": True}, pipeline, 10.0)
     said = capsys.readouterr().out
     assert "equal, 1 not visible in Postgres yet" in said and "unseen: 7\n" in said
 
@@ -169,7 +169,7 @@ def test_verify_says_it_in_one_line_a_view(pipeline: Pipeline, capsys: pytest.Ca
     view |= {"columns": {"7": ["day", "tags[1]"]}}
     view |= {"lossy": [{"column": "day", "type": "date", "why": ""}, {"column": "tags", "type": "text[]", "why": ""}]}
     sink = {"sink": "search", "error": None, "paused": None, "views": [view], "still": []}
-    _print({"sinks": [sink], "sample": None, "equal": False}, pipeline, 10.0)
+    _print({"sinks": [sink], "sample": None, "views": None, "equal": False}, pipeline, 10.0)
     said = capsys.readouterr().out
     line = "    day is date, tags is text[]: docs/types.md says what Debezium does not deliver of such a type\n"
     assert line in said and said.count("docs/types.md") == 1

@@ -20,12 +20,14 @@ def holding_any(builds: Mapping[str, Opened], views: Sequence[str]) -> dict[str,
     Raises:
         UnknownName: no generation holds a view of that name.
     """
+    if not views:
+        return dict(builds)
     there = list(dict.fromkeys(view.name for build in builds.values() for view in build.views))
     for name in views:
         if name not in there:
             choice = f"choose from {', '.join(there)}" if there else None
             raise UnknownName(f"no sink that is compared has a view {name}", fix=near(name, there) or choice)
-    return {sink: build for sink, build in builds.items() if not views or any(one.name in views for one in build.views)}
+    return {sink: build for sink, build in builds.items() if any(view.name in views for view in build.views)}
 
 
 def holders(builds: Mapping[str, Opened], views: Sequence[str]) -> list[tuple[View, list[Opened]]]:

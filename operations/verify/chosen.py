@@ -25,7 +25,7 @@ def holding_any(builds: Mapping[str, Opened], views: Sequence[str]) -> dict[str,
     there = list(dict.fromkeys(view.name for build in builds.values() for view in build.views))
     for name in views:
         if name not in there:
-            choice = f"choose from {', '.join(there)}" if there else None
+            choice = f"choose from {', '.join(there)}" if there else ""
             raise UnknownName(f"no sink that is compared has a view {name}", fix=near(name, there) or choice)
     return {sink: build for sink, build in builds.items() if any(view.name in views for view in build.views)}
 

@@ -2,8 +2,8 @@
 
 A look fixes a moment, waits until the sink has passed that, and says what must be there at it. Of rows the moment is a
 snapshot's place in the source's log. Of events it is where the topics end: the snapshot knows nothing of them, and what
-came between it and the reading of the log would be taken for missing in a sink that is right. A document that shows rows
-as they were is of both: of its versions those count that lie below the ends that were waited for.
+came between it and the reading of the log would be taken for missing in a sink that is right. A document that shows
+rows as they were is of both: of its versions those count that lie below the ends that were waited for.
 """
 
 from __future__ import annotations

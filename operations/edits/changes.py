@@ -49,7 +49,8 @@ class Changes:
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
         widened: sinks of all tables that were none before, or for which more tables are captured: they take up what
             they do not keep yet, and are opened anew for that.
-        reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
+        reopened: generations (sink, number) that are opened anew, with new settings or without a table that is captured
+            no more; they go on where they were.
         sends: webhooks, topics and standing queries that begin, end or change.
         others: sinks that differ, and that the process was started without.
         beside: those of ``others`` that another process has now -> what that one has to do for them.
@@ -120,7 +121,8 @@ class Changes:
         for sink in self.widened:
             joining = f"run has sink {sink} take up the captured tables that it does not keep yet"
             said.append(f"{joining}, and opens it anew for that: what it keeps stands still meanwhile")
-        said += [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+        anew = "as the file has it and its tables: what it keeps stands still meanwhile"
+        said += [f"run opens sink {sink} anew, {anew}" for sink in self.to_dict()["reopened"]]
         said += [one.line() for one in self.sends]
         for sink in self.others:
             if sink in self.beside:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError, TableChanged
+from cdc.errors import HeadwaterError, SourceError
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
@@ -31,12 +31,13 @@ from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.chosen import holders as holders_of
 from operations.verify.chosen import holding_any
 from operations.verify.columns import differing_columns, reasons, undelivered
-from operations.verify.comparison import Comparison, compare, unmarked
-from operations.verify.expected_file import may_repeat, reading
+from operations.verify.comparison import Comparison, compare
+from operations.verify.expected_file import may_repeat, told_digests
 from operations.verify.frontier import Frontier, opened_servers
-from operations.verify.settle import PAGE, Settler
+from operations.verify.settle import Settler
+from operations.verify.tables_now import TablesNow, not_there
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
-from truth.expected import Expected, Form, digests, expected, needs_spark
+from truth.expected import expected, needs_spark
 from truth.rows import rows_of, sampled_ids, snapshot
 
 if TYPE_CHECKING:
@@ -78,15 +79,6 @@ class Asked:
     views: Sequence[str] = ()
 
 
-def not_there(view: View, tables: Sequence[str]) -> TableChanged:
-    """The error for a view of tables that were renamed or dropped. Pure."""
-    return TableChanged(
-        f"view {view.name} is made of {', '.join(tables)}, which is not there under that name any more",
-        means="there is nothing to compare its documents with; other views are compared",
-        fix="`headwater status FILE` tells what has become of it, and what to do",
-    )
-
-
 class Verifier:
     """Holds what several comparisons share: the generations, their views and, if one needs it, a Spark session.
 
@@ -117,7 +109,7 @@ class Verifier:
         progress: Say = to_nobody,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        self.pipeline, self.catalogue, self.asked = pipeline, catalogue, asked
+        self.pipeline, self.tables, self.asked = pipeline, TablesNow(pipeline, catalogue), asked
         self.progress, self.on_pause = progress, on_pause
         self.source_rows: dict[str, int] = {}
         self.failed: dict[str, HeadwaterError] = {}
@@ -162,8 +154,30 @@ class Verifier:
     def sinks(self) -> list[dict[str, Any]]:
         """Compare, view by view, because what a view must hold is the same for all sinks that hold it."""
         results: dict[tuple[str, str], Comparison] = {}
-        for view, holders in holders_of(self.builds, self.asked.views):
-            if absent := sorted(view_tables(view).keys() - self.catalogue.tables.keys()):
+        there = dict.fromkeys(view.name for build in self.builds.values() for view in build.views)
+        for at, name in enumerate(name for name in there if name in (self.asked.views or there)):
+            if at:
+                self._follow()
+            self._compare(name, results)
+        self._refuse_nothing()
+        return [self._told(name, results) for name in self.names]
+
+    def _follow(self) -> None:
+        """Go by the tables as they are now: one may have been altered while another view was compared."""
+        with suppress(SourceError):  # who compares will meet it
+            if not self.tables.renewed():
+                return
+            for sink, build in [*self.builds.items()]:
+                try:
+                    self.builds[sink] = peek(self.pipeline, self.tables.catalogue, build.generation)
+                except HeadwaterError as error:  # what it has of other tables was compared, or is not any more
+                    self._fail(sink, error)
+                    self.builds[sink] = replace(build, views=())
+
+    def _compare(self, called: str, results: dict[tuple[str, str], Comparison]) -> None:
+        """Compare what bears a view's name in all sinks: one view, or several where a sink has a table as it was."""
+        for view, holders in holders_of(self.builds, [called]):
+            if absent := sorted(view_tables(view).keys() - self.tables.catalogue.tables.keys()):
                 if not any(map(self.pipeline.captures, absent)):
                     names = ", ".join(absent)
                     self.progress(f"{view.name} is not compared: it stands still, for {names} is captured no more")
@@ -176,12 +190,10 @@ class Verifier:
             self.progress(f"comparing {view.name} · {', '.join(build.sink for build in holders)}")
             for name, result in self._each(view, holders).items():
                 results[name, view.name] = result
-        self._refuse_nothing()
-        return [self._told(name, results) for name in self.names]
 
     def _told(self, name: str, results: Mapping[tuple[str, str], Comparison]) -> dict[str, Any]:
         build, error = self.builds.get(name), self.failed.get(name)
-        views = [results[name, view.name] for view in build.views if (name, view.name) in results] if build else []
+        views = [result for (sink, _), result in results.items() if sink == name]
         return {
             "sink": name,
             "type": (build.pipeline if build else self.pipeline).sinks[name].type,
@@ -269,7 +281,7 @@ class Verifier:
                 count, told = 0, Pace(self.progress, "rows compared")
                 events = logged(self.pipeline, view)
                 found = expected(view, connection, spark, events=events, folder=folder)
-                for key, of in _digests(view, found, list(wanted), bounds):
+                for key, of in told_digests(view, found, list(wanted), bounds):
                     count += 1
                     if count % TOLD_ROWS == 0:
                         told.at(count, rows)
@@ -307,20 +319,31 @@ class Verifier:
         if not keys.count:
             result.repaired = 0 if self.asked.repair else None
             return
+        self.tables.refuse_altered(settler.view)
         self.progress(f"  {build.sink}: looking again at {keys.count:,} keys that differ")
         # A paused sink comes no nearer, however long it is waited for.
         wait = 0.0 if build.sink in self.paused else self.asked.wait
-        certain = settler.settle(result, keys, wait)
+        certain = self._settle(settler, result, keys, wait)
         if self.asked.repair:
             self._repair(settler, build, result, certain)
 
+    def _settle(
+        self, settler: Settler, result: Comparison, keys: Keys, wait: float, unclear: Keys | None = None
+    ) -> Keys:
+        """What certainly differs: of tables that are what they were, or nothing is told, or written, of it."""
+        certain = settler.settle(result, keys, wait, unclear)
+        if certain.count:
+            self.tables.refuse_altered(settler.view)
+        return certain
+
     def _repair(self, settler: Settler, build: Opened, result: Comparison, certain: Keys) -> None:
         """Write what certainly differs, and look whether it is right now."""
+        from operations.verify.repair.cleared import clear_letters
         from operations.verify.repair.repair import repair
 
-        left = certain
+        left, tables = certain, self.tables.catalogue
         if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again
-            refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+            refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             result.repaired, result.not_repaired = 0, refused.explained(left)
             return
         # Rows that moved after an attempt: the next one leaves them alone, and nobody knows whether they are right.
@@ -329,26 +352,13 @@ class Verifier:
             if not left.count:
                 break
             self.progress(f"  {build.sink}: repairing {left.count:,} documents")
-            refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+            refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             wait = max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0
-            left = settler.settle(result, left, wait, unclear)
+            left = self._settle(settler, result, left, wait, unclear)
             result.not_repaired = refused.explained(left)
         result.repaired = certain.count - left.count - unclear.count
         if result.repaired:
-            self._clear_letters(settler, build, certain, (left, unclear))
-
-    def _clear_letters(self, settler: Settler, build: Opened, written: Keys, left: Sequence[Keys]) -> None:
-        """What was refused once and is written now is no dead letter any more."""
-        from cdc.log.forgotten import forget_written
-
-        one_by_one = (
-            (unmarked(key)[1] for keys in several for page in keys.pages(PAGE) for key in page)
-            for several in ((written,), left)
-        )
-        try:
-            forget_written(self.pipeline, build.sink, build.number, settler.view.name, *one_by_one)
-        except HeadwaterError as error:
-            self.progress(f"  {build.sink}: dead letters of what was repaired are left: {error.what}")
+            clear_letters(self.pipeline, build, settler.view, certain, (left, unclear), self.progress)
 
     def _sampled(self, settler: Settler) -> list[str]:
         count, seed = self.asked.sample or 0, self.asked.seed
@@ -377,14 +387,3 @@ class Verifier:
             tables = [name for name, build in self.builds.items() if build.warehouse]
             self._spark = open_spark(self.pipeline, tables if self.asked.repair else [])
         return self._spark
-
-
-def _digests(
-    view: View, found: Iterable[Expected], forms: Sequence[Form], bounds: Path | None
-) -> Iterator[tuple[str, dict[Form, bytes]]]:
-    """As ``truth.expected.digests``; bounds go to a file, if there are any."""
-    if bounds is None:
-        yield from digests(view, found, forms)
-        return
-    with reading(bounds) as told:
-        yield from told.fill(view, found, forms)

@@ -73,7 +73,7 @@ class Delivery:
         stop: ends all waiting.
 
     Attributes:
-        cursor: up to where all was taken; None: nothing yet.
+        cursor: up to where all was taken; None: nothing yet, or nothing that holds since a ``reset``.
         begun: where the batch ended that was under way when somebody stopped; None for none.
         begins: of one without documents, that nobody has been told of yet: where changes begin to count, and why they
             begin there.
@@ -115,9 +115,10 @@ class Delivery:
             redis.RedisError: the server does not answer; the same.
         """
         self._count += 1
-        about = self._walk + str(self._count) if batch.cursor is None else self.cursor or ""
         sending = self._sending
-        message = batch.message(sending.pipeline, sending.name, sending.about, about)
+        if sending.documents and any(one.name == "reset" for one in batch.events):
+            self._void()
+        message = batch.message(sending.pipeline, sending.name, sending.about, self._behind(batch))
         attempt = 0
         while not self._stop.is_set():
             self._hold({"sending": batch.cursor})
@@ -135,7 +136,8 @@ class Delivery:
         Raises:
             Taken, redis.RedisError: as ``send``.
         """
-        self._hold({"begins": f"{at.text()} {why}"})
+        self._void({"begins": f"{at.text()} {why}"})
+        self.begins = at, why
 
     def passed(self, cursor: str) -> None:
         """Nothing of what lies before this place is to be sent.
@@ -151,7 +153,7 @@ class Delivery:
         self._health.lag_entries = 0
 
     def word(self) -> None:
-        """Now and then: the lease is made longer, and what is behind is counted.
+        """Now and then: the lease is made longer, and what is behind is counted: in the stream that is gone on with.
 
         Raises:
             Taken, redis.RedisError: as ``send``.
@@ -160,8 +162,10 @@ class Delivery:
             return
         self._hold()
         self._spoke = time.monotonic()
-        at = parse_cursor(self.cursor or "")
-        self._health.lag_entries = None if at is None else self._tail.behind(Standing(at.generation, at.mark), at.place)
+        at, behind = parse_cursor(self.cursor or ""), None
+        if at is not None and (standing := Standing(at.generation, at.mark)) == self._tail.standing():
+            behind = self._tail.behind(standing, at.place)
+        self._health.lag_entries = behind
 
     def hold(self, fields: Mapping[str, Any] | None = None) -> None:
         """See ``Lease``."""
@@ -172,6 +176,20 @@ class Delivery:
     def kept(self) -> Mapping[str, str]:
         """See ``Lease``."""
         return self._hooks.kept()
+
+    def _void(self, fields: Mapping[str, Any] | None = None) -> None:
+        """From the place that was taken nobody goes on any more, which is noted before a ``reset`` is sent: the stream
+        that it is of may come back (a rollback), and what follows it is too little for who was told to forget.
+        """
+        self._hold({"cursor": None, **(fields or {})})
+        self.cursor = self._health.lag_entries = None
+
+    def _behind(self, batch: Batch) -> str:
+        """What a batch comes behind, for its id: the same in each process that goes on there."""
+        if batch.cursor is None or (self.cursor is None and self._sending.documents):
+            return self._walk + str(self._count)  # nobody does: it begins anew
+        begins = "" if self.begins is None else f"{self.begins[0].text()} {self.begins[1]}"
+        return self.cursor or begins
 
     def _settled(self, batch: Batch, found: Verdict, message: str) -> None:
         """Note that a batch is over; a refused one is put aside in the same step."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from operations.push.carrier import Carrier, Destination
 from operations.push.cursor import Cursor, parse_cursor
 from operations.push.envelope import Batch
@@ -39,7 +41,8 @@ class Sending:
         place: the view, and the sink that keeps its changes or matches.
         to: where it is sent.
         sees: what is sent.
-        about: what tells its batches from those of another file's: a filter, or names.
+        about: what tells its batches from those of another file's, and what was sent from what is to be: a filter, or
+            names.
         batch: most events at once.
         documents: whether everything that is there is sent first.
         letters: whether what is refused is kept with its events.
@@ -77,6 +80,8 @@ class Delivery:
         begun: where the batch ended that was under way when somebody stopped; None for none.
         begins: of one without documents, that nobody has been told of yet: where changes begin to count, and why they
             begin there.
+        otherwise: whether what came before the cursor was chosen by another filter, or other names, than are sent now:
+            of what was sent then nobody would ever be told that it left, and of what is to be seen only what changes.
 
     Raises:
         Taken: somebody else sends.
@@ -102,6 +107,10 @@ class Delivery:
         begins, _, why = kept.get("begins", "").partition(" ")
         at = parse_cursor(begins)
         self.begins = None if at is None else (at, why)
+        self._chosen = orjson.dumps(sending.about).decode()  # never empty, which would be none in Redis
+        self.otherwise = self.cursor is not None and kept.get("chosen", self._chosen) != self._chosen
+        if self.cursor is not None and "chosen" not in kept:  # an older Headwater's place: by what the file says now
+            self._hold({"chosen": self._chosen})
         health.take_over(kept)
         self._spoke = 0.0
         # Of batches that nobody can go on from: each walk through the documents has ids of its own.
@@ -146,7 +155,7 @@ class Delivery:
             Taken, redis.RedisError: as ``send``.
         """
         if cursor != self.cursor:
-            self._hold({"cursor": cursor, "sending": None, "begins": None})
+            self._hold({"sending": None, **self._at(cursor)})
             self.cursor, self.begun = cursor, None
         if self._health.well():
             self._say(f"{self._sending.title} goes on")
@@ -184,6 +193,10 @@ class Delivery:
         self._hold({"cursor": None, **(fields or {})})
         self.cursor = self._health.lag_entries = None
 
+    def _at(self, cursor: str) -> dict[str, Any]:
+        """Fields of a place up to which all was taken."""
+        return {"cursor": cursor, "chosen": self._chosen, "begins": None}
+
     def _behind(self, batch: Batch) -> str:
         """What a batch comes behind, for its id: the same in each process that goes on there."""
         if batch.cursor is None or (self.cursor is None and self._sending.documents):
@@ -196,7 +209,7 @@ class Delivery:
         health, taken = self._health, found.done == "delivered"
         fields: dict[str, Any] = {"sending": None, "failing_since": None}
         if batch.cursor is not None:
-            fields |= {"cursor": batch.cursor, "begins": None}
+            fields |= self._at(batch.cursor)
         if taken:
             health.delivered_at, health.events = time.time(), (health.events or 0) + len(batch.events)
             fields |= {"delivered_at": f"{health.delivered_at:.3f}", "events": health.events}

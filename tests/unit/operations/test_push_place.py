@@ -16,7 +16,7 @@ from operations.push.envelope import Batch
 from operations.push.events import Changes
 from operations.push.lens import Lens
 from operations.push.verdict import Verdict
-from operations.push.walk import BEGUN, PROMOTED
+from operations.push.walk import BEGUN, CHOSEN, PROMOTED
 from operations.push.webhook import Sender
 from sinks.contract import Held
 from sinks.redis.read import NoChanges
@@ -251,3 +251,87 @@ def test_what_lies_behind_in_a_generation_that_nobody_goes_on_with_is_not_counte
     one.answer = away
     one.run()
     assert found == [None, 1, 1, None, None, None]
+
+
+# -- another filter ----------------------------------------------------------------------------------------------------
+
+EVEN, ODD = "even == `true`", "even == `false`"
+
+
+def numbers() -> World:
+    return World({f"k{each}": {"n": each, "even": not each % 2} for each in range(5)})
+
+
+def seen(one: World, filter: str) -> Documents:
+    """What a receiver should have."""
+    return {
+        key: found for key, found in one.documents[one.live].items() if Lens.of(filter).matches(orjson.dumps(found))
+    }
+
+
+def test_another_filter_is_told_from_the_beginning_wherever_somebody_is_killed() -> None:
+    """Of what was sent by the former one nobody was told that it left, and of what the new one lets through only what
+    changed came."""
+    for lives in count(1):
+        one = numbers()
+        one.run(filter=EVEN)
+        one.lives = lives
+        try:
+            one.run(filter=ODD)
+            break
+        except Killed:
+            one.lives = 10**6
+        one.write("k0", None)
+        one.run(filter=ODD)
+        assert folded(one.came) == seen(one, ODD), lives
+    assert one.whys() == [BEGUN, CHOSEN] and folded(one.came) == seen(one, ODD) and lives > 8
+    one.run(filter=ODD)
+    assert len(one.whys()) == 2, "once"
+
+
+def test_a_filter_that_comes_back_before_anybody_was_told_of_another_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away() -> Standing:
+        raise Killed
+
+    one = numbers()
+    one.run(filter=EVEN)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(one, "standing", away)
+        one.run(filter=ODD)
+    one.write("k0", None)
+    one.run(filter=EVEN)
+    assert one.whys() == [BEGUN] and folded(one.came) == seen(one, EVEN)
+
+
+def test_the_place_of_an_older_headwater_is_gone_on_from_and_from_then_on_the_filter_is_known() -> None:
+    one = numbers()
+    one.run(filter=EVEN)
+    del one.noted["chosen"]
+    one.run(filter=EVEN)
+    assert one.whys() == [BEGUN]
+    one.run(filter="")
+    assert one.whys() == [BEGUN, CHOSEN] and folded(one.came) == one.documents[1]
+    one.run(filter=EVEN)
+    assert len(one.whys()) == 3 and folded(one.came) == seen(one, EVEN), "no filter is one, too"
+
+
+def test_without_documents_another_filter_forgets_what_came_and_goes_on_behind_it() -> None:
+    one = numbers()
+    one.run(filter=EVEN, documents=False)
+    one.write("k0", {"n": 10, "even": True})
+    one.run(filter=EVEN, documents=False)
+    assert folded(one.came) == {"k0": {"n": 10, "even": True}}
+    one.write("k1", {"n": 11, "even": False})
+    for lives in range(1, 5):  # killed before any of it was taken, and behind that
+        one.lives = lives
+        try:
+            one.run(filter=ODD, documents=False)
+        except Killed:
+            continue
+        finally:
+            one.lives = 10**6
+    one.run(filter=ODD, documents=False)
+    assert folded(one.came) == {"k1": {"n": 11, "even": False}} and set(one.whys()) == {BEGUN, CHOSEN}
+    assert [each.name for each in one.came][-3:] == ["reset", "ready", "change"]

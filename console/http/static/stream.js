@@ -208,8 +208,10 @@ document.addEventListener("DOMContentLoaded", () => {
       last = event.lastEventId || last; // where nothing matches, nothing else tells how far it is
     });
     source.addEventListener("reset", (event) => {
-      if (renewed) clear();
-      else renew(one, JSON.parse(event.data).why);
+      if (renewed) {
+        last = event.lastEventId; // no place: from the one of before there would be too little
+        clear();
+      } else renew(one, JSON.parse(event.data).why);
     });
     source.addEventListener("change", (event) => {
       const told = members(event.data);

@@ -273,6 +273,18 @@ def test_a_place_that_changes_outrun_is_asked_for_once(board: tuple[Page, Answer
     opens(page, 3)
 
 
+def test_behind_a_reset_there_is_no_place_to_go_on_from(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    again = ("reset", {"why": "x"})
+    told(page, change("created", '{"n":1}'), again)
+    opens(page, 2)
+    told(page, change("created", '{"n":2}'))
+    told(page, again, id="reset")
+    hide(page, True)
+    hide(page, False)
+    assert "cursor=reset" in page.evaluate("last().url")
+
+
 def test_a_place_that_cannot_be_had_is_asked_for_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
     page, answers = board
     answers.status |= {STREAMED: 200, "/stream": 503}

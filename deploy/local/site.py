@@ -36,8 +36,9 @@ PORTS = {
     "registry": 80,
     "registry-management": 81,
 }
-# Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks: refuse what they'd mangle.
-PLAIN_PATH = re.compile(r"[\w/.+@~=-]+")
+# Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks, and Java reads a properties
+# file as Latin-1: refuse what they'd mangle.
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_/.+@~=-]+")
 
 
 def _number(text: str) -> int:
@@ -82,7 +83,8 @@ class Site:
         if not PLAIN_PATH.fullmatch(str(place)):
             raise StackError(
                 f"HEADWATER_HOME {str(place)!r} holds a blank or another character that the servers can't take",
-                fix="set HEADWATER_HOME to a folder whose path has letters, digits and / . _ + @ ~ = - only",
+                fix="set HEADWATER_HOME (default: .headwater in the current folder) to a folder whose path has only letters"
+                " from a to z, digits and / . _ + @ ~ = -",
             )
         return cls(place, configured_base() if port_base is None else _number(str(port_base)))
 

@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 DIST ?= dist
+# What `make wheels` makes in that folder, of any version; whatever else is in it is somebody's own.
+BUILT = "$(DIST)"/headwater-*.whl "$(DIST)"/headwater_client-*.whl "$(DIST)"/headwater-*.tar.gz "$(DIST)"/headwater_client-*.tar.gz
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster test-alerts test-dbt chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
@@ -59,7 +61,8 @@ images: setup ## build the container images of Headwater and every server (IMAGE
 	@$(BIN)/python -m deploy.images $(IMAGES) $(if $(BASE),--base $(BASE))
 
 wheels: setup ## wheels and source archives of Headwater and its client into dist/ (DIST=folder)
-	@rm -rf $(DIST) && $(BIN)/uv build -q --out-dir $(DIST) . && $(BIN)/uv build -q --out-dir $(DIST) client && ls $(DIST)
+	@rm -f -- $(BUILT)
+	@$(BIN)/uv build -q --out-dir "$(DIST)" . && $(BIN)/uv build -q --out-dir "$(DIST)" client && ls -- $(BUILT)
 
 release: wheels images ## what is handed out: dist/ and the container images, all of the version in pyproject.toml
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,21 @@ def test_everything_is_compiled_wherever_the_clone_lies(folder: Path, name: str)
     done = setup(folder, clone)
     assert done.returncode == 0, done.stderr
     assert [path.parents[1].name for path in clone.rglob("*.pyc")] == ["cdc"]
+
+
+def test_code_of_others_beside_ours_need_not_compile(folder: Path) -> None:
+    """An environment that somebody has made himself, whose packages have templates or code for another Python."""
+    (folder / "venv" / "lib").mkdir(parents=True)
+    (folder / "venv" / "lib" / "old.py").write_text("print 'of Python 2'\n")
+    done = setup(folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / ".venv" / "ready").is_file()
+
+
+def test_every_room_with_code_is_compiled() -> None:
+    tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    [named] = re.findall(r"^ROOMS := (.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert named.split() == sorted({path.partition("/")[0] for path in tracked.splitlines()})
 
 
 def test_wheels_go_into_a_folder_that_holds_other_things(folder: Path) -> None:

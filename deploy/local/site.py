@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cdc.errors import StackError
+from deploy import lasting
 from deploy.local import java
 from deploy.local.account import Account, blocked_at, own, reachable, unprivileged
 from deploy.local.java import Jdk
@@ -165,5 +166,5 @@ class Site:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w") as stream:
                 stream.write(secrets.token_urlsafe(24) + "\n")
-            temporary.replace(path)
+            lasting.rename(temporary, path)
         return path.read_text().strip()

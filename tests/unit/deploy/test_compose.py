@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import subprocess
+import sys
 import tarfile
 import tomllib
 from functools import cache
@@ -242,6 +243,17 @@ def test_a_context_is_the_same_whoever_makes_it(tmp_path: Path) -> None:
         assert {"Dockerfile", "units/redis/program", "units/redis/link"} == set(names)
         member = archive.getmember("units/redis/program")
         assert (member.uid, member.mtime, member.mode) == (0, 0, 0o755)
+
+
+def test_the_connect_image_gets_all_that_builds_our_plugins(tmp_path: Path) -> None:
+    from deploy.images.context import files
+
+    units = dict.fromkeys(("kafka", "connect-plugins", "connect-avro"), ROOT / "no such folder")
+    for file, name in files(IMAGES["connect"], units):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(file.read_bytes())
+    found = subprocess.run([sys.executable, "-c", "import deploy.connect.build"], cwd=tmp_path / "app", check=False)
+    assert found.returncode == 0
 
 
 def test_the_headwater_image_gets_our_code_and_no_bytecode() -> None:

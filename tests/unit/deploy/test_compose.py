@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -92,6 +93,13 @@ def test_every_service_is_bounded_and_asked_how_it_is(service: str) -> None:
     for volume in found.get("volumes", []):
         source = volume.split(":")[0]
         assert volume.endswith(":ro") or source in YAML(typ="safe").load(TEXT)["volumes"], volume
+
+
+def test_what_executors_print_is_bounded() -> None:
+    """By the worker, which writes it: of an application's settings it hears nothing. Read as Spark's launcher does."""
+    said = shlex.split(services()["spark-worker"]["environment"]["SPARK_WORKER_OPTS"])
+    rolling = "-Dspark.executor.logs.rolling."
+    assert said == [f"{rolling}strategy=size", f"{rolling}maxSize=10000000", f"{rolling}maxRetainedFiles=4"]
 
 
 def test_dependencies_wait_for_health_not_for_a_start() -> None:

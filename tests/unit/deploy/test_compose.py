@@ -30,6 +30,7 @@ from deploy.local.site import Site
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 EXAMPLE = (ROOT / "deploy/compose/example.env").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs/compose.md").read_text(encoding="utf-8")
 # What each of them runs once, and then ends.
 ONCE = {"flights"}
 
@@ -93,6 +94,27 @@ def test_every_service_is_bounded_and_asked_how_it_is(service: str) -> None:
     for volume in found.get("volumes", []):
         source = volume.split(":")[0]
         assert volume.endswith(":ro") or source in YAML(typ="safe").load(TEXT)["volumes"], volume
+
+
+def test_a_machine_with_one_core_can_be_told() -> None:
+    """Docker refuses a limit above what there is."""
+    assert {str(found["cpus"]) for found in services().values()} == {"1", "${HEADWATER_CPUS:-2}"}
+    assert "`HEADWATER_CPUS=1`" in DOCS
+
+
+def test_a_changed_file_is_told_to_a_new_container() -> None:
+    """A single file that is mounted stays the old one where an editor has put another in its place."""
+    verbs = re.findall(r"^ +docker compose (exec|run --rm --no-deps) headwater(?: headwater)? (\w+) /etc", DOCS, re.MULTILINE)
+    assert {(how, verb) for how, verb in verbs if verb in ("plan", "apply")} == {
+        ("run --rm --no-deps", "plan"),
+        ("run --rm --no-deps", "apply"),
+    }
+
+
+def test_what_the_memory_limits_add_up_to() -> None:
+    usual = [found["mem_limit"] for name, found in services().items() if name not in ONCE and "profiles" not in found]
+    gib = sum(float(one[:-1]) / (1024 if one.endswith("m") else 1) for one in usual)
+    assert f"add up to {gib:g} GiB ({gib + 1:g} while `flights`" in DOCS and services()["flights"]["mem_limit"] == "1g"
 
 
 def test_what_executors_print_is_bounded() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 def rename(made: Path, target: Path) -> None:
     """Give a finished file, or folder, its name; once its content outlives a power cut.
 
-    A file system may keep the new name and lose the bytes that were written before: that would be an empty jar or program
-    which nobody looks at again.
+    A file system may keep the new name and lose the bytes that were written before: that would be an empty jar or
+    program which nobody looks at again.
 
     Args:
         made: what is complete, beside ``target``.

@@ -51,8 +51,8 @@ def command(only: str | None, wipe: bool, yes: bool) -> None:
     click.echo("data deleted")
     if kept:
         click.echo(
-            f"in {stack.site.home} stay{kept.removeprefix(',')}, which still know of these data: where a pipeline is refused"
-            " for it, the message has the way out; `headwater down --wipe` starts all afresh, and deletes them too"
+            f"in {stack.site.home} stay{kept.removeprefix(',')}, which still know of these data: where a pipeline is"
+            " refused for it, the message has the way out; `headwater down --wipe` deletes them too"
         )
 
 

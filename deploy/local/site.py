@@ -37,8 +37,8 @@ PORTS = {
     "registry": 80,
     "registry-management": 81,
 }
-# Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks, and Java reads a properties
-# file as Latin-1: refuse what they'd mangle.
+# Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks, and Java reads properties
+# as Latin-1: refuse what they'd mangle.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_/.+@~=-]+")
 
 
@@ -84,8 +84,8 @@ class Site:
         if not PLAIN_PATH.fullmatch(str(place)):
             raise StackError(
                 f"HEADWATER_HOME {str(place)!r} holds a blank or another character that the servers can't take",
-                fix="set HEADWATER_HOME (default: .headwater in the current folder) to a folder whose path has only letters"
-                " from a to z, digits and / . _ + @ ~ = -",
+                fix="set HEADWATER_HOME (default: .headwater in the current folder) to a folder whose path has only"
+                " letters from a to z, digits and / . _ + @ ~ = -",
             )
         return cls(place, configured_base() if port_base is None else _number(str(port_base)))
 

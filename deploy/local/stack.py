@@ -26,7 +26,7 @@ from deploy.local.services.base import Service
 from deploy.local.services.registry import DEFAULT, SERVICES, select
 from deploy.local.site import SYSTEM_DATA, Site
 
-# Where pipelines keep what they know of the servers: by the default of ``engine.state_dir``, and by the examples' files.
+# Where pipelines keep what they know of the servers, by the examples' files and by the default of ``engine.state_dir``.
 STATE, WAREHOUSE = "state", "warehouse"
 
 

@@ -35,8 +35,8 @@ _PASSING = (
     "REQUEST_TIMEOUT",
     "THROTTLING",
 )
-# What its libcurl has against a server's TLS, which AWS's client calls a broken connection too: a certificate that is not
-# trusted, a file of authorities that can't be read, a server that speaks plain HTTP.
+# What its libcurl has against a server's TLS, which AWS's client calls a broken connection too: a certificate that is
+# not trusted, a file of authorities that can't be read, a server that speaks plain HTTP.
 _TLS = re.compile(r"curlCode: (?:60|77|35(?=.*wrong version number)), (.*)", re.DOTALL)
 
 
@@ -228,9 +228,9 @@ def untrusted(variable: str, key: str) -> str:
         key: of the sink, where the address is.
     """
     return (
-        f"name a PEM file with the authority that signed the certificate in {variable} in the environment of every command,"
-        f" and put that into the trust store of Spark's Java (docs/operations.md); or correct {key} (http or https, and the"
-        " name that the certificate is for)"
+        f"name a PEM file with the authority that signed the certificate in {variable}, in the environment of every"
+        f" command, and put it into the trust store of Spark's Java (docs/operations.md); or correct {key} (http or"
+        " https, and the name that the certificate is for)"
     )
 
 

@@ -104,7 +104,8 @@ def test_a_machine_with_one_core_can_be_told() -> None:
 
 def test_a_changed_file_is_told_to_a_new_container() -> None:
     """A single file that is mounted stays the old one where an editor has put another in its place."""
-    verbs = re.findall(r"^ +docker compose (exec|run --rm --no-deps) headwater(?: headwater)? (\w+) /etc", DOCS, re.MULTILINE)
+    typed = r"^ +docker compose (exec|run --rm --no-deps) headwater(?: headwater)? (\w+) /etc"
+    verbs = re.findall(typed, DOCS, re.MULTILINE)
     assert {(how, verb) for how, verb in verbs if verb in ("plan", "apply")} == {
         ("run --rm --no-deps", "plan"),
         ("run --rm --no-deps", "apply"),

@@ -52,9 +52,7 @@ def ended(keeper: Keeper, monkeypatch: pytest.MonkeyPatch, *those: subprocess.Po
     return [one.poll() is not None for one in those]
 
 
-def test_who_looks_at_the_pid_file_is_left_alone(
-    keeper: Keeper, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_looks_at_the_pid_file_is_left_alone(keeper: Keeper, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(pid_file(keeper)).write_text("1")
     assert ended(keeper, monkeypatch, start("tail", "-f", pid_file(keeper))) == [False]
 

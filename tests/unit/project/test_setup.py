@@ -104,7 +104,8 @@ def test_wheels_go_into_a_folder_that_holds_other_things(folder: Path) -> None:
         (theirs / name).touch()
     assert setup(folder).returncode == 0
     uv = folder / ".venv" / "bin" / "uv"
-    made = {f"{name}-0.2.0{end}" for name in ("headwater", "headwater_client") for end in (".tar.gz", "-py3-none-any.whl")}
+    both = ("headwater-0.2.0", "headwater_client-0.2.0")
+    made = {f"{name}{end}" for name in both for end in (".tar.gz", "-py3-none-any.whl")}
     uv.write_text("#!/bin/sh\n" + "".join(f'touch "$4/{name}"\n' for name in made))
     done = run(folder, "wheels", f"DIST={theirs}")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A warehouse behind https, with a certificate that a company's own authority has signed: refused, and not waited for."""
+"""A warehouse behind https, with a certificate of a company's own authority: refused, and not waited for."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def opened(url: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["authority", "name"])
 def test_a_catalogue_that_is_not_trusted_is_refused_with_the_way_out(url: str, host: str) -> None:
     """And one whose certificate is for another name."""
-    with pytest.raises(SinkRefused, match="can't be trusted.*certificate verify failed") as raised:
+    with pytest.raises(SinkRefused, match=r"can't be trusted.*certificate verify failed") as raised:
         opened(url.replace("127.0.0.1", host))
     assert not raised.value.transient and "REQUESTS_CA_BUNDLE" in raised.value.fix
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["authority", "name"])
 def test_so_is_a_bucket(url: str, host: str) -> None:
-    with pytest.raises(SinkRefused, match="can't be trusted.*SSL peer certificate") as raised:
+    with pytest.raises(SinkRefused, match=r"can't be trusted.*SSL peer certificate") as raised:
         storage.check(place(url.replace("127.0.0.1", host)))
     assert not raised.value.transient and "SSL_CERT_FILE" in raised.value.fix
 

@@ -28,7 +28,9 @@ from operations.state.folder import registers_of, state_dir
 from operations.state.pausing import paused_sinks, refuse_paused
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
-from operations.verify.columns import differing_columns, reasons
+from operations.verify.chosen import holders as holders_of
+from operations.verify.chosen import holding_any
+from operations.verify.columns import differing_columns, reasons, undelivered
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.expected_file import may_repeat, reading
 from operations.verify.frontier import Frontier, opened_servers
@@ -63,6 +65,7 @@ class Asked:
         seed: of the sample.
         generation: which one; None for the living one of each sink.
         values: tell what differs in a document, and not only where.
+        views: names of views, and nothing else is compared; none for all.
     """
 
     only: Sequence[str] = ()
@@ -72,6 +75,7 @@ class Asked:
     seed: int = 0
     generation: int | None = None
     values: bool = False
+    views: Sequence[str] = ()
 
 
 def not_there(view: View, tables: Sequence[str]) -> TableChanged:
@@ -94,13 +98,13 @@ class Verifier:
         on_pause: called while it waits for a sink; may raise to end it.
 
     Attributes:
-        names: the sinks that were asked for.
+        names: the sinks that were asked for; without those that are known to have none of the views asked for.
         failed: sinks that can't be verified, and why; the others are.
         paused: sinks that are paused; they are compared when they were asked for by name.
         still: sink -> view -> tables that were taken out of the file, for which that view is not compared.
 
     Raises:
-        ConfigError: a sink that is not there.
+        ConfigError: a sink that is not there, or a view that none of them has.
         HeadwaterError: no sink can be verified, for the reason of the first.
         StateError: all are paused, and none was named; or one is that was to be repaired.
     """
@@ -136,6 +140,9 @@ class Verifier:
             except HeadwaterError as error:
                 self._fail(name, error)
         self._refuse_nothing()
+        kept = holding_any(self.builds, asked.views)
+        self.names = [name for name in self.names if name in kept or name not in self.builds]
+        self.builds = kept
         self._spark: SparkSession | None = None
 
     def _fail(self, sink: str, error: HeadwaterError) -> None:
@@ -155,7 +162,7 @@ class Verifier:
     def sinks(self) -> list[dict[str, Any]]:
         """Compare, view by view, because what a view must hold is the same for all sinks that hold it."""
         results: dict[tuple[str, str], Comparison] = {}
-        for view, holders in _holders(self.builds):
+        for view, holders in holders_of(self.builds, self.asked.views):
             if absent := sorted(view_tables(view).keys() - self.catalogue.tables.keys()):
                 if not any(map(self.pipeline.captures, absent)):
                     names = ", ".join(absent)
@@ -228,6 +235,7 @@ class Verifier:
         with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
             self._settled(settler, build, result, differing)
             result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+            result.lossy = undelivered(view, result.columns)
             result.not_repaired = reasons(result.not_repaired, result.columns, values=self.asked.values)
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
@@ -380,16 +388,3 @@ def _digests(
         return
     with reading(bounds) as told:
         yield from told.fill(view, found, forms)
-
-
-def _holders(builds: Mapping[str, Opened]) -> list[tuple[View, list[Opened]]]:
-    """Each different view, with the generations that hold it; `tables: all` may call one as the file does."""
-    found: list[tuple[View, list[Opened]]] = []
-    for build in builds.values():
-        for view in build.views:
-            known = next((holders for same, holders in found if same == view), None)
-            if known is None:
-                found.append((view, [build]))
-            else:
-                known.append(build)
-    return found

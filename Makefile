@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 DIST ?= dist
+ROOMS := benchmarks cdc client connectors console deploy docs examples operations sinks spark tests truth
+# What `make wheels` makes in that folder, of any version; whatever else is in it is somebody's own.
+BUILT = "$(DIST)"/headwater-*.whl "$(DIST)"/headwater_client-*.whl "$(DIST)"/headwater-*.tar.gz "$(DIST)"/headwater_client-*.tar.gz
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster test-alerts test-dbt chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
@@ -22,8 +25,8 @@ $(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml Makefile
 	@$(BIN)/uv pip sync -q --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --editable . --editable client
 # With PYTHONDONTWRITEBYTECODE set, as in many images, every command would compile all that it imports anew: half of what
-# `check` took.
-	@$(BIN)/python -m compileall -q -j 0 -x '^\./[.]' .
+# `check` took. Code of others beside ours (an environment called venv) may be for another Python, and not compile at all.
+	@$(BIN)/python -m compileall -q -j 0 $(ROOMS)
 	@touch $@
 
 setup: $(VENV)/ready ## install everything Python needs, from the lock file
@@ -59,7 +62,8 @@ images: setup ## build the container images of Headwater and every server (IMAGE
 	@$(BIN)/python -m deploy.images $(IMAGES) $(if $(BASE),--base $(BASE))
 
 wheels: setup ## wheels and source archives of Headwater and its client into dist/ (DIST=folder)
-	@rm -rf $(DIST) && $(BIN)/uv build -q --out-dir $(DIST) . && $(BIN)/uv build -q --out-dir $(DIST) client && ls $(DIST)
+	@rm -f -- $(BUILT)
+	@$(BIN)/uv build -q --out-dir "$(DIST)" . && $(BIN)/uv build -q --out-dir "$(DIST)" client && ls -- $(BUILT)
 
 release: wheels images ## what is handed out: dist/ and the container images, all of the version in pyproject.toml
 

@@ -239,7 +239,7 @@ class UnknownSchema(DecodeError):
 
 
 class ShapeUnknown(HeadwaterError):
-    """A record does not fit its table as that was last seen, and is newer than that."""
+    """A record does not fit its table as that was last seen, and is newer; or the table was altered meanwhile."""
 
     code = "shape-unknown"
     transient = True

@@ -10,6 +10,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from deploy import lasting
+
 # The oldest Java that the servers run on: the jar is the same for all.
 RELEASE = 17
 # It takes five; beside five servers that start on two busy cores a hundred times as long is no reason to give up.
@@ -53,7 +55,7 @@ def build(
             for one in sorted(classes.rglob("*.class")):
                 jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), WHEN), one.read_bytes())
             jar.comment = _comment(sources, jars)
-        made.replace(target)
+        lasting.rename(made, target)
 
 
 def digest(sources: Sequence[Path], jars: Sequence[Path]) -> str:

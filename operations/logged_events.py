@@ -28,23 +28,24 @@ from truth.versions import DELETED, MISSED, Logged, Versions
 Ends = Mapping[str, Mapping[int, int]]
 
 
-def logged(pipeline: Pipeline, view: View) -> Log | Versions | None:
+def logged(pipeline: Pipeline, view: View, ends: Ends | None = None) -> Log | Versions | None:
     """What reads the events of a view that is made of them, or the versions of what a joined one shows as it was; None
     for another view.
 
     Args:
         pipeline: the loaded file.
         view: the view.
+        ends: up to where, of all its topics; None for all that the log has whenever it is read.
     """
     if isinstance(view, StatefulView):
-        return Log(pipeline, view, None)
+        return Log(pipeline, view, ends)
     if isinstance(view, JoinedView) and (tables := view.tree.versioned()):
-        return partial(_versions, pipeline, sorted(tables))
+        return partial(_versions, pipeline, sorted(tables), ends)
     return None
 
 
-def _versions(pipeline: Pipeline, tables: Sequence[str]) -> Iterator[Logged]:
-    """Every change of some tables that the log has now; what is none is a dead letter.
+def _versions(pipeline: Pipeline, tables: Sequence[str], ends: Ends | None) -> Iterator[Logged]:
+    """Every change of some tables that the log has up to these ends, or now; what is none is a dead letter.
 
     Raises:
         KafkaUnavailable, RegistryUnavailable: no answer (transient).
@@ -53,7 +54,10 @@ def _versions(pipeline: Pipeline, tables: Sequence[str]) -> Iterator[Logged]:
     named = {pipeline.topic(table): table for table in tables}
     for topic, found in kafka.describe([*named]).items():
         for part in range(found.partitions):
-            for message in records(kafka, topic, part):
+            end = None if ends is None else ends.get(topic, {}).get(part, 0)
+            for message in records(kafka, topic, part) if end != 0 else ():
+                if end is not None and (message.offset() or 0) >= end:
+                    break
                 try:
                     # Keys are JSON, whatever values are.
                     event, key = encoding.loads(message.value() or b""), orjson.loads(message.key() or b"")

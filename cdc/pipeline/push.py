@@ -48,6 +48,11 @@ class Webhook(Part):
         "snapshot", "What it is sent first: all documents, or only what comes.", alias="from"
     )
 
+    @property
+    def chosen(self) -> str:
+        """What is sent of all: the filter. Equal ones choose the same."""
+        return (self.filter or "").strip()
+
     @field_validator("url")
     @classmethod
     def _address(cls, value: SecretStr) -> SecretStr:

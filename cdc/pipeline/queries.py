@@ -42,6 +42,11 @@ class MatchPush(Part):
         "snapshot", "What is sent first: who matches now, or only what comes.", alias="from"
     )
 
+    @property
+    def chosen(self) -> str:
+        """What is sent of all: the queries' names. Equal ones choose the same."""
+        return ",".join(sorted({*self.queries}))
+
     @field_validator("url")
     @classmethod
     def _address(cls, value: SecretStr | None) -> SecretStr | None:

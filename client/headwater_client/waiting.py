@@ -21,6 +21,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from headwater_client.asking import ASKED, Question, opened
+
 # A server that is told to wait so long needs a little longer to say so.
 _GRACE_SECONDS = 1.0
 # Longer than this the server does not let anybody wait.
@@ -158,22 +160,33 @@ class Headwater:
     async def wait_async(
         self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), *, timeout: float | None = None, **more: Any
     ) -> Answer:
-        """As ``wait``, for coroutines: another thread waits. Answered in time also where none is free."""
+        """As ``wait``, for coroutines: another thread waits. Answered in time also where none is free.
+
+        Who is cancelled gives the thread back: its question is ended, and no end of the process waits for it.
+        """
         if not _tokens(token):
             return self.wait(token, sinks, **more)
         began, seconds = time.monotonic(), self._seconds(timeout)
 
         def wait() -> Answer:
-            left = max(began + seconds - time.monotonic(), 0.0)
-            return self.wait(token, sinks, timeout=left, **more)
+            try:
+                left = max(began + seconds - time.monotonic(), 0.0)
+                return self.wait(token, sinks, timeout=left, **more)
+            finally:
+                question.end()
 
+        question = Question()
         context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
+        context.run(ASKED.set, question)
         begun = _threads(os.getpid()).submit(context.run, wait)
         waiting = asyncio.wrap_future(begun)
         try:
             await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
             in_line = not waiting.done() and begun.cancel()
             answer = waiting.result() if waiting.done() else _in_line() if in_line else _silent()
+        except BaseException:  # nobody waits any more: it was cancelled
+            question.end()
+            raise
         finally:
             waiting.cancel()  # one that has not begun need not any more
         return replace(answer, seconds=time.monotonic() - began)
@@ -225,7 +238,7 @@ class Headwater:
     def _ask(self, path: str, body: bytes | None, seconds: float) -> Any:
         query = f"?{urlencode({'pipeline': self.pipeline})}" if self.pipeline else ""
         request = urllib.request.Request(self.url + path + query, body, self._headers)  # noqa: S310 - checked above
-        with urllib.request.urlopen(request, timeout=seconds) as response:  # noqa: S310
+        with opened(request, seconds) as response:
             return json.loads(response.read())
 
 

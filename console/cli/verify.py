@@ -27,6 +27,7 @@ KINDS = ("missing", "extra", "changed", "moving", "unseen", "doubted")
 Examples:
   headwater verify pipeline.yaml
   headwater verify pipeline.yaml --sink cache --json
+  headwater verify pipeline.yaml --view order         (this view, in each sink that has it)
   headwater verify pipeline.yaml --wait 60            (let sinks that are behind catch up first)
   headwater verify pipeline.yaml --repair             (write the documents that differ, and only those)
   headwater verify pipeline.yaml --values             (what differs, and not only in which columns)
@@ -35,6 +36,7 @@ Examples:
 )
 @pipeline_argument
 @sink_option
+@click.option("--view", "views", multiple=True, metavar="NAME", help="Only this view (may be repeated).")
 @json_option
 @click.option(
     "--wait",
@@ -63,6 +65,7 @@ Examples:
 def command(
     file: Path,
     only: tuple[str, ...],
+    views: tuple[str, ...],
     as_json: bool,
     wait: float,
     repair: bool,
@@ -83,7 +86,7 @@ def command(
     view that does not fit its table any more, a server that does not answer) does not keep the others from it; exit
     code 1 if nothing differs but there is one. A sink that is paused is left out unless --sink names it. Views of
     tables that were taken out of the file stand still: they are named, and not compared; exit code 1 if there are no
-    others.
+    others. What --view leaves out is not compared, nor repaired, and the result is not kept as that of a sink.
 
     With --every it verifies again and again until SIGTERM, prints a line each time and keeps the result in the file
     <state_dir>/<pipeline>/verify.prom for a Prometheus node exporter.
@@ -92,7 +95,9 @@ def command(
     from operations.run.machines import alone
     from operations.verify.verifier import Asked
 
-    asked = Asked(only, wait, repair, sample, int(time.time()) if seed is None else seed, generation, values)
+    if every is not None and views:
+        raise click.UsageError("--every is of all views of a sink: its metrics do not tell a part from the whole")
+    asked = Asked(only, wait, repair, sample, int(time.time()) if seed is None else seed, generation, values, views)
     pipeline = alone(load(file), master)
     if every is not None:
         from operations.run.patience import Stop
@@ -128,12 +133,17 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
                     click.echo(f"    {kind}: {', '.join(map(shorter, view[kind]))}")
             for key, told in view["columns"].items():
                 click.echo(f"    {shorter(key)}: {', '.join(map(_told, told)) or 'right by now'}")
+            if view["lossy"]:
+                named = ", ".join(f"{one['column']} is {one['type']}" for one in view["lossy"])
+                click.echo(f"    {named}: docs/types.md says what Debezium does not deliver of such a type")
             for one in view["not_repaired"]:
                 click.echo(f"    not repaired: {shorter(one['key'])}: {shorter(one['why'], 500)}")
             if view["caught_up"] is False:
                 click.echo(f"    {_behind(pipeline, sink, wait)}")
     if report["sample"]:
         click.echo(f"a sample of {report['sample']['rows']:,} a view, --seed {report['sample']['seed']}")
+    if report["views"]:
+        click.echo(f"no other view was compared than {', '.join(report['views'])}")
     click.echo(_verdict_of_all(report))
 
 
@@ -146,13 +156,15 @@ def _verdict_of_all(report: Mapping[str, Any]) -> str:
     left_out = (f"; paused: {paused}" if paused else "") + (f"; standing still: {still}" if still else "")
     untold = ("undecided", "invisible", "doubtful")
     open_ones = sum(view[name] for sink in report["sinks"] for view in sink["views"] for name in untold)
+    whole = "the others equal Postgres" if left_out or failed else "all sinks equal Postgres"
+    right = "what was compared equals Postgres" if report["views"] else whole
     but = f", but for {open_ones:,} keys that could not be told" if open_ones else ""
     if report["equal"]:
-        return ("the others equal Postgres" if left_out else "all sinks equal Postgres") + but + left_out
+        return right + but + left_out
     if any(view["differences"] for sink in report["sinks"] for view in sink["views"]):
         return "sinks differ from Postgres"
     unverified = f"; not verified: {failed}" if failed else ""
-    return ("the others equal Postgres" if compared else "nothing was compared") + unverified + left_out
+    return (right if compared else "nothing was compared") + unverified + left_out
 
 
 def _behind(pipeline: Pipeline, sink: Mapping[str, Any], wait: float) -> str:

@@ -35,8 +35,8 @@ VARIABLES: Mapping[str, Role] = {
 }
 SHORTEST = 16
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# Waiting and asking change nothing, whatever the method.
-_READS = frozenset({"/v1/wait"})
+# Waiting changes nothing, whatever the method; and who was let in may leave.
+_READERS_POST = frozenset({"/v1/wait", "/logout"})
 _STREAMS = ("/v1/stream/", "/v1/matches/")
 # What somebody needs who has yet to say who they are.
 _OPEN = ("/healthz", "/login", "/static/")
@@ -222,7 +222,7 @@ class Guard:
             return _refused(401, "a token is needed", "send Authorization: Bearer …")
         if role == "stream" and not path.startswith(_STREAMS):
             return _refused(403, "this token may only subscribe", "use the one of HEADWATER_READ_TOKEN")
-        if role == "read" and not asks and path not in _READS:
+        if role == "read" and not asks and path not in _READERS_POST:
             return _refused(403, "this token may only read", "use the one of HEADWATER_OPERATE_TOKEN")
         return None
 

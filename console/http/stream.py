@@ -25,6 +25,11 @@ from operations.push.streams import Subscriber
 # A reader that takes nothing for so long is told so as soon as it takes something again, and let go: it goes on from
 # its cursor. Meanwhile it costs what lies in its socket. One that never does is ended by the kernel (server.py).
 SLOW_SECONDS = 20.0
+# Each is a slice: a page of documents has megabytes, and takes a slow line longer than that.
+SLICE_BYTES = 64 << 10
+# The id of a `reset`, a place of no stream: who comes again with it begins anew. With none at all an EventSource would
+# bring the last one that it has, or the cursor of its address, from where there is too little for who has forgotten.
+RESET_ID = b"reset"
 # How a browser's EventSource comes again.
 RETRY = b"retry: 2000\n\n"
 
@@ -126,16 +131,21 @@ class Events(Response):
         self._subscriber.leave()
 
     async def _send(self, send: Send, body: bytes) -> bool:
-        """Whether it went out in time."""
-        began = time.monotonic()
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        return time.monotonic() - began < SLOW_SECONDS
+        """Whether each slice of it went out in time; the others go out too, as within an event nothing can be told."""
+        longest = 0.0
+        for start in range(0, len(body), SLICE_BYTES):
+            began = time.monotonic()
+            await send({"type": "http.response.body", "body": body[start : start + SLICE_BYTES], "more_body": True})
+            longest = max(longest, time.monotonic() - began)
+        return longest < SLOW_SECONDS
 
     def _body(self, found: Sequence[Told] | str) -> bytes:
         if isinstance(found, str):
             self._cursor = found
             return _event(told.alive(found))
-        self._cursor = (found[-1].cursor if found else None) or self._cursor
+        last = found[-1].cursor if found else None
+        if last is not None or any(one.name == "reset" for one in found):
+            self._cursor = last
         return _shared_body(found) if isinstance(found, tuple) else _body(found)
 
 
@@ -148,5 +158,6 @@ _shared_body = lru_cache(maxsize=8)(_body)
 
 
 def _event(one: Told) -> bytes:
-    marked = b"" if one.cursor is None else b"id: %s\n" % one.cursor.encode()
+    id_ = RESET_ID if one.name == "reset" else None if one.cursor is None else one.cursor.encode()
+    marked = b"" if id_ is None else b"id: %s\n" % id_
     return b"%sevent: %s\ndata: %s\n\n" % (marked, one.name.encode(), one.data)

@@ -80,7 +80,7 @@ IMAGES: dict[str, Image] = {
             "java",
             (("kafka", "kafka"), ("connect-plugins", "connect-plugins"), ("connect-avro", "connect-avro")),
             "debezium-connector-postgres",
-            source=("deploy/__init__.py", "deploy/compiled.py", "deploy/connect"),
+            source=("deploy/__init__.py", "deploy/compiled.py", "deploy/lasting.py", "deploy/connect"),
         ),
         Image("elasticsearch", "java", (("elasticsearch", "elasticsearch"),), "elasticsearch"),
         Image("registry", None, (("registry", "registry"),), "apicurio-registry-app"),

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cdc.errors import StackError
 from cdc.saying import Say, to_nobody
+from deploy import lasting
 from deploy.local import maven
 from deploy.local.account import blocked_at, reachable, unprivileged
 from deploy.local.maven import Coordinate
@@ -165,7 +166,7 @@ def _install(unit: str, arrived: Path) -> None:
     try:
         unpack(unit, [arrived / file.coordinate.file_name for file in pinned()[unit]], temporary)
         _open_up(temporary)
-        temporary.rename(folder(unit))
+        lasting.rename(temporary, folder(unit))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

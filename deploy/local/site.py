@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cdc.errors import StackError
+from deploy import lasting
 from deploy.local import java
 from deploy.local.account import Account, blocked_at, own, reachable, unprivileged
 from deploy.local.java import Jdk
@@ -36,8 +37,9 @@ PORTS = {
     "registry": 80,
     "registry-management": 81,
 }
-# Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks: refuse what they'd mangle.
-PLAIN_PATH = re.compile(r"[\w/.+@~=-]+")
+# Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks, and Java reads properties
+# as Latin-1: refuse what they'd mangle.
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_/.+@~=-]+")
 
 
 def _number(text: str) -> int:
@@ -82,7 +84,8 @@ class Site:
         if not PLAIN_PATH.fullmatch(str(place)):
             raise StackError(
                 f"HEADWATER_HOME {str(place)!r} holds a blank or another character that the servers can't take",
-                fix="set HEADWATER_HOME to a folder whose path has letters, digits and / . _ + @ ~ = - only",
+                fix="set HEADWATER_HOME (default: .headwater in the current folder) to a folder whose path has only"
+                " letters from a to z, digits and / . _ + @ ~ = -",
             )
         return cls(place, configured_base() if port_base is None else _number(str(port_base)))
 
@@ -163,5 +166,5 @@ class Site:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w") as stream:
                 stream.write(secrets.token_urlsafe(24) + "\n")
-            temporary.replace(path)
+            lasting.rename(temporary, path)
         return path.read_text().strip()

@@ -11,7 +11,7 @@ from cdc.pipeline import IcebergSink, Pipeline, Sink
 from cdc.pipeline.fields import Part
 from operations.edits.sends import Sent, sends_between
 from operations.generations.outdated import asked, gone_back_from, taken_back
-from operations.opened import named_tables
+from operations.opened import kept_tables, named_tables
 from operations.state.folder import chosen_sinks, register_of
 from sinks.iceberg.place import Place
 from spark.disk.made_of import as_defined, outdated
@@ -47,8 +47,10 @@ class Changes:
             that readers were taken back from.
         gone_back: sinks of which the file asks for what readers were taken back from -> that generation.
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
-        widened: sinks of all tables that were none before: they take up what they do not keep yet.
-        reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
+        widened: sinks of all tables that were none before, or for which more tables are captured: they take up what
+            they do not keep yet, and are opened anew for that.
+        reopened: generations (sink, number) that are opened anew, with new settings or without a table that is captured
+            no more; they go on where they were.
         sends: webhooks, topics and standing queries that begin, end or change.
         others: sinks that differ, and that the process was started without.
         beside: those of ``others`` that another process has now -> what that one has to do for them.
@@ -116,8 +118,11 @@ class Changes:
         for sink, numbers in self.outlived.items():
             which = f"generation{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
-        said += [f"run has sink {sink} take up the captured tables that it does not keep yet" for sink in self.widened]
-        said += [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+        for sink in self.widened:
+            joining = f"run has sink {sink} take up the captured tables that it does not keep yet"
+            said.append(f"{joining}, and opens it anew for that: what it keeps stands still meanwhile")
+        anew = "as the file has it and its tables: what it keeps stands still meanwhile"
+        said += [f"run opens sink {sink} anew, {anew}" for sink in self.to_dict()["reopened"]]
         said += [one.line() for one in self.sends]
         for sink in self.others:
             if sink in self.beside:
@@ -161,13 +166,23 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
         rebuilt=rebuilt,
         gone_back=gone_back,
         outlived=outlived,
-        widened=tuple(
-            name for name in mine if new.sinks[name].tables == "all" != old.sinks[name].tables and name not in rebuilt
-        ),
+        widened=tuple(name for name in mine if name not in rebuilt and _widened(old, new, name)),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
         sends=sends_between(old, new, only),
         others=_others(old, new, only) if only else (),
     )
+
+
+def _widened(old: Pipeline, new: Pipeline, sink: str) -> bool:
+    """Whether a sink of all tables comes to keep others: it named some before, or the file has more of them captured.
+    One that is captured again it keeps already. Of a schema that is new in the file nobody knows here what is in it."""
+    if new.sinks[sink].tables != "all":
+        return False
+    if old.sinks[sink].tables != "all":
+        return True
+    register = register_of(new, sink)
+    kept = kept_tables(new, register.generation(register.living()))
+    return any(not old.captures(table) and table not in kept for table in new.source.tables)
 
 
 def _others(old: Pipeline, new: Pipeline, only: Collection[str]) -> tuple[str, ...]:

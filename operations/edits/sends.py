@@ -11,6 +11,15 @@ from cdc.pipeline.outlets import Outlet, outlets, saved_name
 from cdc.pipeline.push import Webhook
 from cdc.pipeline.queries import MatchPush
 
+# What comes first where what is sent is chosen otherwise: with documents, and without (`from: now`).
+_AGAIN = {
+    "changes": "its filter is another one, so it is sent `reset` and all documents of view {view} that pass it",
+    "matches": "its queries are others, so it is sent `reset` and who matches them now",
+}
+_AGAIN_NOW = {
+    "changes": "its filter is another one, so it is sent `reset` first, and no documents (`from: now`)",
+    "matches": "its queries are others, so it is sent `reset` first, and not who matches now (`from: now`)",
+}
 # What comes first of one that begins. The place of one that has ended stays in Redis, under its name.
 _UNLESS = ", unless one of that name was there before"
 _FIRST = {
@@ -28,7 +37,7 @@ class Sent:
         change: what it does.
         title: what is called so, in words.
         name, view: of the webhook or topic, and what it follows; of standing queries both are their view's.
-        first: what is done first of one that begins; "" for nothing.
+        first: what is done first of one that begins, or is chosen otherwise; "" for nothing.
     """
 
     change: Literal["begins", "ends", "changes"]
@@ -43,9 +52,10 @@ class Sent:
 
     def line(self) -> str:
         """The same for people."""
+        said = f"run {self.change} {self.title}"
         if self.change == "changes":
-            return f"run goes on with {self.title} as the file has it then"
-        return f"run {self.change} {self.title}" + (f": {self.first}" if self.first else "")
+            said = f"run goes on with {self.title} as the file has it then"
+        return said + (f": {self.first}" if self.first else "")
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ class _Wanted:
     title: str
     said: Any  # all that the file says of it
     first: str = ""
+    chosen: str = ""  # by what all that it is sent is chosen
+    again: str = ""  # what is done first where that has changed
 
 
 def sends_between(old: Pipeline, new: Pipeline, only: Collection[str] = ()) -> tuple[Sent, ...]:
@@ -65,8 +77,11 @@ def sends_between(old: Pipeline, new: Pipeline, only: Collection[str] = ()) -> t
     before, after = dict(_wanted(old, only)), dict(_wanted(new, only))
     ends = [Sent("ends", one.title, *key[1:3]) for key, one in before.items() if key not in after]
     begins = [Sent("begins", one.title, *key[1:3], one.first) for key, one in after.items() if key not in before]
-    both = [(key, one) for key, one in after.items() if key in before and before[key].said != one.said]
-    return (*ends, *begins, *(Sent("changes", one.title, *key[1:3]) for key, one in both))
+    both = [(key, before[key], one) for key, one in after.items() if key in before and before[key].said != one.said]
+    changes = [
+        Sent("changes", one.title, *key[1:3], "" if one.chosen == was.chosen else one.again) for key, was, one in both
+    ]
+    return (*ends, *begins, *changes)
 
 
 def _wanted(pipeline: Pipeline, only: Collection[str]) -> Iterator[tuple[tuple[str, str, str, str], _Wanted]]:
@@ -89,4 +104,6 @@ def _of(pipeline: Pipeline, outlet: Outlet) -> _Wanted:
     if outlet.sends == "matches":
         of = pipeline.queries[outlet.view].push
     said = of[outlet.name]
-    return _Wanted(f"{outlet.to} {outlet.name}", said, first if said.start == "snapshot" else "")
+    documents = said.start == "snapshot"
+    again = (_AGAIN if documents else _AGAIN_NOW)[outlet.sends].format(view=outlet.view)
+    return _Wanted(f"{outlet.to} {outlet.name}", said, first if documents else "", said.chosen, again)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from operations.push.carrier import Carrier, Destination
 from operations.push.cursor import Cursor, parse_cursor
 from operations.push.envelope import Batch
@@ -39,7 +41,8 @@ class Sending:
         place: the view, and the sink that keeps its changes or matches.
         to: where it is sent.
         sees: what is sent.
-        about: what tells its batches from those of another file's: a filter, or names.
+        about: what tells its batches from those of another file's, and what was sent from what is to be: a filter, or
+            names.
         batch: most events at once.
         documents: whether everything that is there is sent first.
         letters: whether what is refused is kept with its events.
@@ -73,10 +76,12 @@ class Delivery:
         stop: ends all waiting.
 
     Attributes:
-        cursor: up to where all was taken; None: nothing yet.
+        cursor: up to where all was taken; None: nothing yet, or nothing that holds since a ``reset``.
         begun: where the batch ended that was under way when somebody stopped; None for none.
         begins: of one without documents, that nobody has been told of yet: where changes begin to count, and why they
             begin there.
+        otherwise: whether what came before the cursor was chosen by another filter, or other names, than are sent now:
+            of what was sent then nobody would ever be told that it left, and of what is to be seen only what changes.
 
     Raises:
         Taken: somebody else sends.
@@ -102,6 +107,10 @@ class Delivery:
         begins, _, why = kept.get("begins", "").partition(" ")
         at = parse_cursor(begins)
         self.begins = None if at is None else (at, why)
+        self._chosen = orjson.dumps(sending.about).decode()  # never empty, which would be none in Redis
+        self.otherwise = self.cursor is not None and kept.get("chosen", self._chosen) != self._chosen
+        if self.cursor is not None and "chosen" not in kept:  # an older Headwater's place: by what the file says now
+            self._hold({"chosen": self._chosen})
         health.take_over(kept)
         self._spoke = 0.0
         # Of batches that nobody can go on from: each walk through the documents has ids of its own.
@@ -115,9 +124,10 @@ class Delivery:
             redis.RedisError: the server does not answer; the same.
         """
         self._count += 1
-        about = self._walk + str(self._count) if batch.cursor is None else self.cursor or ""
         sending = self._sending
-        message = batch.message(sending.pipeline, sending.name, sending.about, about)
+        if sending.documents and any(one.name == "reset" for one in batch.events):
+            self._void()
+        message = batch.message(sending.pipeline, sending.name, sending.about, self._behind(batch))
         attempt = 0
         while not self._stop.is_set():
             self._hold({"sending": batch.cursor})
@@ -135,7 +145,8 @@ class Delivery:
         Raises:
             Taken, redis.RedisError: as ``send``.
         """
-        self._hold({"begins": f"{at.text()} {why}"})
+        self._void({"begins": f"{at.text()} {why}"})
+        self.begins = at, why
 
     def passed(self, cursor: str) -> None:
         """Nothing of what lies before this place is to be sent.
@@ -144,14 +155,14 @@ class Delivery:
             Taken, redis.RedisError: as ``send``.
         """
         if cursor != self.cursor:
-            self._hold({"cursor": cursor, "sending": None, "begins": None})
+            self._hold({"sending": None, **self._at(cursor)})
             self.cursor, self.begun = cursor, None
         if self._health.well():
             self._say(f"{self._sending.title} goes on")
         self._health.lag_entries = 0
 
     def word(self) -> None:
-        """Now and then: the lease is made longer, and what is behind is counted.
+        """Now and then: the lease is made longer, and what is behind is counted: in the stream that is gone on with.
 
         Raises:
             Taken, redis.RedisError: as ``send``.
@@ -160,8 +171,10 @@ class Delivery:
             return
         self._hold()
         self._spoke = time.monotonic()
-        at = parse_cursor(self.cursor or "")
-        self._health.lag_entries = None if at is None else self._tail.behind(Standing(at.generation, at.mark), at.place)
+        at, behind = parse_cursor(self.cursor or ""), None
+        if at is not None and (standing := Standing(at.generation, at.mark)) == self._tail.standing():
+            behind = self._tail.behind(standing, at.place)
+        self._health.lag_entries = behind
 
     def hold(self, fields: Mapping[str, Any] | None = None) -> None:
         """See ``Lease``."""
@@ -173,12 +186,30 @@ class Delivery:
         """See ``Lease``."""
         return self._hooks.kept()
 
+    def _void(self, fields: Mapping[str, Any] | None = None) -> None:
+        """From the place that was taken nobody goes on any more, which is noted before a ``reset`` is sent: the stream
+        that it is of may come back (a rollback), and what follows it is too little for who was told to forget.
+        """
+        self._hold({"cursor": None, **(fields or {})})
+        self.cursor = self._health.lag_entries = None
+
+    def _at(self, cursor: str) -> dict[str, Any]:
+        """Fields of a place up to which all was taken."""
+        return {"cursor": cursor, "chosen": self._chosen, "begins": None}
+
+    def _behind(self, batch: Batch) -> str:
+        """What a batch comes behind, for its id: the same in each process that goes on there."""
+        if batch.cursor is None or (self.cursor is None and self._sending.documents):
+            return self._walk + str(self._count)  # nobody does: it begins anew
+        begins = "" if self.begins is None else f"{self.begins[0].text()} {self.begins[1]}"
+        return self.cursor or begins
+
     def _settled(self, batch: Batch, found: Verdict, message: str) -> None:
         """Note that a batch is over; a refused one is put aside in the same step."""
         health, taken = self._health, found.done == "delivered"
         fields: dict[str, Any] = {"sending": None, "failing_since": None}
         if batch.cursor is not None:
-            fields |= {"cursor": batch.cursor, "begins": None}
+            fields |= self._at(batch.cursor)
         if taken:
             health.delivered_at, health.events = time.time(), (health.events or 0) + len(batch.events)
             fields |= {"delivered_at": f"{health.delivered_at:.3f}", "events": health.events}

@@ -27,6 +27,7 @@ PROMOTED, ANEW, READ_ANEW = (
     "the stream was made anew",
     "readers were moved meanwhile",
 )
+CHOSEN = "another filter, or other queries, choose what is sent"
 CUT = "what there is could not be read to its end"
 
 
@@ -39,17 +40,25 @@ class Walk:
         sees: what is to be seen of them.
         cursor: to go on from; anything that is none begins with ``reset``; None: the beginning.
         documents: whether everything that is there is told first; else only what comes from now on.
+        why: it begins, where there is no cursor.
 
     Attributes:
         live: all that was there has been told, and what comes follows.
     """
 
     def __init__(
-        self, tail: Follows, view: str, sees: Sees, cursor: str | None = None, *, documents: bool = True
+        self,
+        tail: Follows,
+        view: str,
+        sees: Sees,
+        cursor: str | None = None,
+        *,
+        documents: bool = True,
+        why: str = BEGUN,
     ) -> None:
         self._tail, self._view, self._sees, self._documents = tail, view, sees, documents
         self._cursor = None if cursor is None else parse_cursor(cursor)
-        self._why = BEGUN if cursor is None else UNKNOWN if self._cursor is None else ""
+        self._why = why if cursor is None else UNKNOWN if self._cursor is None else ""
         self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
         self._held: tuple[bytes, list[Held]] | None = None  # a page of documents that is next
         self._empty = False  # nothing was told since the last reset

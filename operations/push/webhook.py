@@ -15,6 +15,7 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from operations.push.carrier import Carrier
+from operations.push.cursor import parse_cursor
 from operations.push.delivery import Delivery, Sending, Taken
 from operations.push.envelope import cut
 from operations.push.events import Told, ready
@@ -23,7 +24,7 @@ from operations.push.feed import BLOCK_MS
 from operations.push.follows import Follows
 from operations.push.health import Health
 from operations.push.source import TROUBLES, Source, told
-from operations.push.walk import Walk
+from operations.push.walk import BEGUN, CHOSEN, Walk
 from sinks.redis.read import Moving
 from sinks.redis.stream.hooks import Hooks
 from sinks.redis.stream.tail import Standing
@@ -134,16 +135,20 @@ class Sender:
                 tail.wait(Standing(at.generation, at.mark), at.place, BLOCK_MS)
 
     def _begun(self, delivery: Delivery, tail: Follows) -> tuple[Walk, bool]:
-        """From where all was taken; where no documents are sent and the receiver has not been told yet from where on
-        changes count, from there: he is told now.
+        """From where all was taken, unless that was chosen otherwise; where no documents are sent and the receiver has
+        not been told yet from where on changes count, from there: he is told now.
         """
         sending, view = self.sending, self.sending.place.view
-        cursor = None if self._afresh else delivery.cursor
+        otherwise, at = delivery.otherwise, parse_cursor(delivery.cursor or "")
+        if otherwise and not sending.documents and delivery.begins is None and at is not None:
+            delivery.begin(at, CHOSEN)
+        cursor = None if self._afresh or otherwise else delivery.cursor
         if delivery.begins is not None and not sending.documents:
             at, why = delivery.begins
             self._deliver(delivery, [reset_of(why), ready(at, view)])
             cursor = at.text()
-        return Walk(tail, view, sending.sees, cursor, documents=sending.documents), cursor is None
+        why = CHOSEN if otherwise else BEGUN
+        return Walk(tail, view, sending.sees, cursor, documents=sending.documents, why=why), cursor is None
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:
         while events and not self._stop.is_set():

@@ -61,7 +61,7 @@ def webhook_of(pipeline: Pipeline, outlet: Outlet) -> Sending:
         place=place_of(pipeline, outlet.view, outlet.sink),
         to=destination_of(pipeline, outlet),
         sees=Changes(lens),
-        about=lens.filter,
+        about=part.chosen,
         batch=part.batch,
         documents=part.start == "snapshot",
         letters=pipeline.policy.dead_letters.values,

@@ -59,7 +59,7 @@ class FlowLines:
         self._told[title] = now
         trouble = f" · {troubled.splitlines()[0]}" if troubled else ""
         waiting = f" · {status.deferred:,} documents to be written" if status.deferred else ""
-        # Before the log's end is known, or how much a fill has to read, there is no share to tell, nor once it is there.
+        # No share is told before the log's end is known, or how much a fill has to read, nor once it was reached.
         way = f"{100 * done // total}% of the log{self._pace(title, done, total)} · " if total else ""
         if total and self._there.get(title) == total:
             way = ""

@@ -302,22 +302,32 @@ class Evolving:
 
     def _work_off(self, engine: Engine, busy: Collection[str]) -> list[str]:
         ended, said = self._work.look(self.pipeline)
-        for step, error in ended:
-            # Altered once more between the new generation's promotion and the builder's end: it is not what is wanted.
-            frozen = self._frozen(step.sink) if step.builds and not error else frozenset()
-            for sink, table, todo in list(self._todo()):
-                if step.concerns(sink, table):
-                    left = replace(todo, error=error) if error else step.done(todo)
-                    left = replace(left, rebuild=True) if todo.rebuild and table in frozen else left
-                    if todo.new and step.kind == "capture" and not error:
-                        left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
-                    self._set(sink, table, left)
+        widened = set[str]()
+        try:
+            for step, error in ended:
+                self._ended(engine, step, error, widened, said)
+        finally:  # also on a disk that is full: what these sinks are to keep is written down
+            for build in [build for build in engine.builds if build.sink in widened]:
+                engine.take_again(build)  # once, however many tables have come: what it keeps stands still meanwhile
         named = self._absent.intersection(self.pipeline.source.tables)  # nothing can be done before it is there again
         open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits and table not in named]
         for step in self._work.due(steps_of(open_ones, busy, self._work.failed)):
             if self._begin(engine, step, open_ones):
                 said.append(step.begin)
         return said
+
+    def _ended(self, engine: Engine, step: Step, error: str, widened: set[str], said: list[str]) -> None:
+        """Note what a step has done, or why it could not; sinks that keep more tables now go into ``widened``."""
+        # Altered once more between the new generation's promotion and the builder's end: it is not what is wanted.
+        frozen = self._frozen(step.sink) if step.builds and not error else frozenset()
+        for sink, table, todo in list(self._todo()):
+            if step.concerns(sink, table):
+                left = replace(todo, error=error) if error else step.done(todo)
+                left = replace(left, rebuild=True) if todo.rebuild and table in frozen else left
+                if todo.new and step.kind == "capture" and not error:
+                    left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
+                    widened |= {sink} if left.show else set()
+                self._set(sink, table, left)
 
     def _frozen(self, sink: str) -> frozenset[str]:
         """Tables that a sink's living generation keeps as they were."""
@@ -350,12 +360,10 @@ class Evolving:
         return True
 
     def _take_up(self, engine: Engine, sink: str, table: str, said: list[str]) -> bool:
-        """Let a sink of whole tables keep a new one too, and open it anew; whether readers are to see it."""
+        """Let a sink of whole tables keep a new one too; whether it is to be opened anew, and readers are to see it."""
         if not take_up(self.pipeline, sink, engine.catalogue, table, said):
             return False
         self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
-        for build in [build for build in engine.builds if build.sink == sink]:
-            engine.take_again(build)
         return True
 
     def may_build(self, engine: Engine, sink: str) -> bool:

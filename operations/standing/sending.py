@@ -37,7 +37,7 @@ def sending_of(pipeline: Pipeline, outlet: Outlet) -> Sending:
         place=standing_place(pipeline, outlet.view),
         to=destination_of(pipeline, outlet),
         sees=Seen(part.queries),
-        about=",".join(sorted(part.queries)),
+        about=part.chosen,
         batch=part.batch,
         documents=part.start == "snapshot",
         letters=pipeline.policy.dead_letters.values,

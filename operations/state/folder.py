@@ -11,6 +11,7 @@ from cdc.errors import ConfigError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
 from spark.disk.files import write_atomic
+from spark.disk.lease import Lease
 from spark.disk.notes import glance, read_note
 from spark.disk.register import Register
 
@@ -59,6 +60,17 @@ def numbered_state_dir(pipeline: Pipeline) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / NUMBER, json.dumps({"format": STATE}))
     return top
+
+
+def living(top: Path) -> list[str]:
+    """Sinks that a process runs which is alive, with its number.
+
+    Args:
+        top: a state folder, whichever pipelines are in it.
+    """
+    leases = [Lease(path.parent, "") for path in sorted(top.glob("*/*/*/lease.json"))]
+    held = [(lease, holder) for lease in leases if (holder := lease.holder()) is not None and lease.busy()]
+    return [f"{'/'.join(lease.folder.parts[-3:-1])} by process {holder.pid}" for lease, holder in held]
 
 
 def is_begun(pipeline: Pipeline) -> bool:

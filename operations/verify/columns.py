@@ -6,10 +6,14 @@ named either, its name may be anything that somebody has entered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cdc.catalogue import Column
+from cdc.join.tree import Node
 from cdc.letters.words import hidden
+from cdc.types import lossy
 from cdc.view import View
 from operations.explain.differences import Difference, Path, differences, written
 from operations.logged_events import logged
@@ -69,6 +73,36 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
         else:
             told[key] = list(dict.fromkeys(_named(view, one) for one in listed))[:NAMED]
     return told
+
+
+def undelivered(view: View, told: Told) -> list[dict[str, str]]:
+    """Of the columns that differ, those of a type of which Debezium does not deliver every value. Pure.
+
+    Args:
+        view: whose documents differ.
+        told: by ``differing_columns``, with values or without.
+
+    Returns:
+        ``column``, ``type`` and ``why`` of each: perhaps it is that, and no repair of a sink mends it for good.
+    """
+    fields = [one["field"] if isinstance(one, dict) else str(one) for columns in told.values() for one in columns]
+    names = {re.sub(r"\[\d+\]", "", name) for name in fields}
+    return [
+        {"column": name, "type": column.type_name, "why": why}
+        for name, column in (_shown_columns(tree_of(view) or view) if names else ())
+        if (why := lossy(column)) and any(one == name or one.startswith(f"{name}.") for one in names)
+    ]
+
+
+def _shown_columns(node: View | Node, above: str = "") -> Iterator[tuple[str, Column]]:
+    """The tables' columns that a document shows, with their names in it."""
+    by_name = node.table.by_name
+    yield from ((above + out, by_name[source]) for source, out in node.columns if source in by_name)
+    for one in node.shown if isinstance(node, Node) else ():
+        if one.node.value is None:
+            yield from _shown_columns(one.node, f"{above}{one.name}.")
+        else:
+            yield above + one.name, one.node.table.by_name[one.node.value]
 
 
 def source_faults(told: Told) -> dict[str, str]:

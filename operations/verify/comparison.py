@@ -35,6 +35,7 @@ class Comparison:
         doubtful: how many these are in all; they do not count as differences.
         within: values of approximate measures, and sums of floats, that were compared within a bound.
         columns: of the first that are changed, which columns differ; see ``operations.verify.columns``.
+        lossy: of these columns those of a type of which Debezium does not deliver every value; see there.
         caught_up: whether the sink was seen to have passed the moment at which the differences were seen; null if there
             were none.
         sampled: only a sample was compared.
@@ -58,6 +59,7 @@ class Comparison:
     doubtful: int = 0
     within: int = 0
     columns: dict[str, list[Any]] = field(default_factory=dict)
+    lossy: list[dict[str, str]] = field(default_factory=list)
     caught_up: bool | None = None
     sampled: bool = False
     seconds: float = 0.0

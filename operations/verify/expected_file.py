@@ -20,7 +20,7 @@ from cdc.view import View
 from operations.verify.buckets import twice
 from truth.bounds import Bounds, bounds_of
 from truth.digest import digest
-from truth.expected import Expected, Form, form_of
+from truth.expected import Expected, Form, digests, form_of
 from truth.rows import reservoir
 
 _TABLE = (
@@ -134,3 +134,14 @@ def reading(path: Path) -> Iterator[Told]:
         yield told
     finally:
         told.close()
+
+
+def told_digests(
+    view: View, found: Iterable[Expected], forms: Collection[Form], bounds: Path | None
+) -> Iterator[tuple[str, dict[Form, bytes]]]:
+    """As ``truth.expected.digests``; bounds go to a file, if there are any."""
+    if bounds is None:
+        yield from digests(view, found, forms)
+        return
+    with reading(bounds) as told:
+        yield from told.fill(view, found, forms)

@@ -49,8 +49,10 @@ class Frontier:
         self._joined = isinstance(view, JoinedView)
         self.generation, self.folder = opened.generation, opened.flow_folder(view)
 
-    def wait(self, lsn: int, deadline: float, on_pause: Callable[[], None] = lambda: None) -> bool:
-        """Wait until everything committed at or before an LSN has been applied; False when it took too long.
+    def wait(
+        self, lsn: int, deadline: float, on_pause: Callable[[], None] = lambda: None
+    ) -> Mapping[str, Mapping[int, int]] | None:
+        """Wait until everything committed at or before an LSN has been applied; None when it took too long.
 
         What there is to apply is fixed once the log has come to the LSN. A flow that gets nearer to it is waited for,
         however long its way is, because under a steady writer one is always some batches behind; the time that is left
@@ -60,22 +62,28 @@ class Frontier:
             lsn: in bytes.
             deadline: in seconds of ``time.monotonic``; one look is made in any case.
             on_pause: called between looks.
+
+        Returns:
+            the log's ends that were waited for: all that was committed by then lies below them, and has been applied.
         """
-        return self._wait(lambda: self._entry(lsn), deadline, on_pause)
+        entry = self._wait(lambda: self._entry(lsn), deadline, on_pause)
+        return None if entry is None else entry.offsets
 
     def wait_for(
         self, ends: Mapping[str, Mapping[int, int]], deadline: float, on_pause: Callable[[], None] = lambda: None
     ) -> bool:
-        """As ``wait``, until everything has been applied that lies below these ends of the log.
+        """As ``wait``, until everything has been applied that lies below these ends of the log; whether it has been.
 
         Args:
             ends: topic -> partition -> offset of the next record.
             deadline: see ``wait``.
             on_pause: see ``wait``.
         """
-        return self._wait(lambda: LedgerEntry(0, ends), deadline, on_pause)
+        return self._wait(lambda: LedgerEntry(0, ends), deadline, on_pause) is not None
 
-    def _wait(self, made: Callable[[], LedgerEntry | None], deadline: float, on_pause: Callable[[], None]) -> bool:
+    def _wait(
+        self, made: Callable[[], LedgerEntry | None], deadline: float, on_pause: Callable[[], None]
+    ) -> LedgerEntry | None:
         entry: LedgerEntry | None = None
         patience = max(deadline - time.monotonic(), 0.0)
         nearest, told = None, Pace(self.say, "changes applied that came before the look")
@@ -83,14 +91,14 @@ class Frontier:
             entry = entry or made()
             left = None if entry is None else self._left(entry)
             if left == (0, 0):
-                return True
+                return entry
             if left is not None and (nearest is None or left < nearest):
                 nearest, deadline = left, max(deadline, time.monotonic() + patience)
             if left is not None and entry is not None:
                 total = sum(end for ends in entry.offsets.values() for end in ends.values())
                 told.at(total - left[0], total)
             if time.monotonic() > deadline:
-                return False
+                return None
             on_pause()
             time.sleep(PAUSE_SECONDS)
 

@@ -2,7 +2,8 @@
 
 A look fixes a moment, waits until the sink has passed that, and says what must be there at it. Of rows the moment is a
 snapshot's place in the source's log. Of events it is where the topics end: the snapshot knows nothing of them, and what
-came between it and the reading of the log would be taken for missing in a sink that is right.
+came between it and the reading of the log would be taken for missing in a sink that is right. A document that shows
+rows as they were is of both: of its versions those count that lie below the ends that were waited for.
 """
 
 from __future__ import annotations
@@ -122,10 +123,12 @@ class _Rows:
         self._pipeline, self._form = holding.opened.pipeline, holding.opened.form(view)
         self._view, self._spark, self._connection = view, spark, connection
         self._folder, self._taken = folder, 0
+        self._ends: Ends | None = None
 
     def passed(self, frontier: Frontier, deadline: float, on_pause: Callable[[], None]) -> bool:
         self._taken = wal_position(self._connection)
-        return frontier.wait(self._taken, deadline, on_pause)
+        self._ends = frontier.wait(self._taken, deadline, on_pause)
+        return self._ends is not None
 
     def sample(self, count: int, seed: int) -> list[str]:
         return sampled_ids(self._connection, self._view, count, seed)
@@ -133,7 +136,7 @@ class _Rows:
     def truth(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         # No row has the key of something stray, and Postgres would not take it.
         real = [key for key in keys if not is_stray(key)]
-        events = logged(self._pipeline, self._view)
+        events = logged(self._pipeline, self._view, self._ends)
         found = expected(self._view, self._connection, self._spark, real, events=events, folder=self._folder)
         return {key: of[self._form] for key, of in digests(self._view, found, [self._form])}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError, TableChanged
+from cdc.errors import HeadwaterError, SourceError
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
@@ -28,14 +28,17 @@ from operations.state.folder import registers_of, state_dir
 from operations.state.pausing import paused_sinks, refuse_paused
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
-from operations.verify.columns import differing_columns, reasons
-from operations.verify.comparison import Comparison, compare, unmarked
-from operations.verify.expected_file import may_repeat, reading
+from operations.verify.chosen import holders as holders_of
+from operations.verify.chosen import holding_any
+from operations.verify.columns import differing_columns, reasons, undelivered
+from operations.verify.comparison import Comparison, compare
+from operations.verify.expected_file import may_repeat, told_digests
 from operations.verify.expired import may_have_expired
 from operations.verify.frontier import Frontier, opened_servers
-from operations.verify.settle import PAGE, Settler
+from operations.verify.settle import Settler
+from operations.verify.tables_now import TablesNow, not_there
 from operations.verify.work_folder import naming_gone, refuse_gone, work_folder
-from truth.expected import Expected, Form, digests, expected, needs_spark
+from truth.expected import expected, needs_spark
 from truth.rows import rows_of, snapshot
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class Asked:
         seed: of the sample.
         generation: which one; None for the living one of each sink.
         values: tell what differs in a document, and not only where.
+        views: names of views, and nothing else is compared; none for all.
     """
 
     only: Sequence[str] = ()
@@ -73,15 +77,7 @@ class Asked:
     seed: int = 0
     generation: int | None = None
     values: bool = False
-
-
-def not_there(view: View, tables: Sequence[str]) -> TableChanged:
-    """The error for a view of tables that were renamed or dropped. Pure."""
-    return TableChanged(
-        f"view {view.name} is made of {', '.join(tables)}, which is not there under that name any more",
-        means="there is nothing to compare its documents with; other views are compared",
-        fix="`headwater status FILE` tells what has become of it, and what to do",
-    )
+    views: Sequence[str] = ()
 
 
 class Verifier:
@@ -95,13 +91,13 @@ class Verifier:
         on_pause: called while it waits for a sink; may raise to end it.
 
     Attributes:
-        names: the sinks that were asked for.
+        names: the sinks that were asked for; without those that are known to have none of the views asked for.
         failed: sinks that can't be verified, and why; the others are.
         paused: sinks that are paused; they are compared when they were asked for by name.
         still: sink -> view -> tables that were taken out of the file, for which that view is not compared.
 
     Raises:
-        ConfigError: a sink that is not there.
+        ConfigError: a sink that is not there, or a view that none of them has.
         HeadwaterError: no sink can be verified, for the reason of the first.
         StateError: all are paused, and none was named; or one is that was to be repaired.
     """
@@ -114,7 +110,7 @@ class Verifier:
         progress: Say = to_nobody,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        self.pipeline, self.catalogue, self.asked = pipeline, catalogue, asked
+        self.pipeline, self.tables, self.asked = pipeline, TablesNow(pipeline, catalogue), asked
         self.progress, self.on_pause = progress, on_pause
         self.source_rows: dict[str, int] = {}
         self.failed: dict[str, HeadwaterError] = {}
@@ -137,6 +133,9 @@ class Verifier:
             except HeadwaterError as error:
                 self._fail(name, error)
         self._refuse_nothing()
+        kept = holding_any(self.builds, asked.views)
+        self.names = [name for name in self.names if name in kept or name not in self.builds]
+        self.builds = kept
         self._spark: SparkSession | None = None
 
     def _fail(self, sink: str, error: HeadwaterError) -> None:
@@ -156,8 +155,30 @@ class Verifier:
     def sinks(self) -> list[dict[str, Any]]:
         """Compare, view by view, because what a view must hold is the same for all sinks that hold it."""
         results: dict[tuple[str, str], Comparison] = {}
-        for view, holders in _holders(self.builds):
-            if absent := sorted(view_tables(view).keys() - self.catalogue.tables.keys()):
+        there = dict.fromkeys(view.name for build in self.builds.values() for view in build.views)
+        for at, name in enumerate(name for name in there if name in (self.asked.views or there)):
+            if at:
+                self._follow()
+            self._compare(name, results)
+        self._refuse_nothing()
+        return [self._told(name, results) for name in self.names]
+
+    def _follow(self) -> None:
+        """Go by the tables as they are now: one may have been altered while another view was compared."""
+        with suppress(SourceError):  # who compares will meet it
+            if not self.tables.renewed():
+                return
+            for sink, build in [*self.builds.items()]:
+                try:
+                    self.builds[sink] = peek(self.pipeline, self.tables.catalogue, build.generation)
+                except HeadwaterError as error:  # what it has of other tables was compared, or is not any more
+                    self._fail(sink, error)
+                    self.builds[sink] = replace(build, views=())
+
+    def _compare(self, called: str, results: dict[tuple[str, str], Comparison]) -> None:
+        """Compare what bears a view's name in all sinks: one view, or several where a sink has a table as it was."""
+        for view, holders in holders_of(self.builds, [called]):
+            if absent := sorted(view_tables(view).keys() - self.tables.catalogue.tables.keys()):
                 if not any(map(self.pipeline.captures, absent)):
                     names = ", ".join(absent)
                     self.progress(f"{view.name} is not compared: it stands still, for {names} is captured no more")
@@ -170,12 +191,10 @@ class Verifier:
             self.progress(f"comparing {view.name} · {', '.join(build.sink for build in holders)}")
             for name, result in self._each(view, holders).items():
                 results[name, view.name] = result
-        self._refuse_nothing()
-        return [self._told(name, results) for name in self.names]
 
     def _told(self, name: str, results: Mapping[tuple[str, str], Comparison]) -> dict[str, Any]:
         build, error = self.builds.get(name), self.failed.get(name)
-        views = [results[name, view.name] for view in build.views if (name, view.name) in results] if build else []
+        views = [result for (sink, _), result in results.items() if sink == name]
         return {
             "sink": name,
             "type": (build.pipeline if build else self.pipeline).sinks[name].type,
@@ -229,6 +248,7 @@ class Verifier:
         with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
             self._settled(settler, build, result, differing)
             result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+            result.lossy = undelivered(view, result.columns)
             result.not_repaired = reasons(result.not_repaired, result.columns, values=self.asked.values)
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
@@ -262,7 +282,7 @@ class Verifier:
                 count, told = 0, Pace(self.progress, "rows compared")
                 events = logged(self.pipeline, view)
                 found = expected(view, connection, spark, events=events, folder=folder)
-                for key, of in _digests(view, found, list(wanted), bounds):
+                for key, of in told_digests(view, found, list(wanted), bounds):
                     count += 1
                     if count % TOLD_ROWS == 0:
                         told.at(count, rows)
@@ -300,20 +320,31 @@ class Verifier:
         if not keys.count:
             result.repaired = 0 if self.asked.repair else None
             return
+        self.tables.refuse_altered(settler.view)
         self.progress(f"  {build.sink}: looking again at {keys.count:,} keys that differ")
         # A paused sink comes no nearer, however long it is waited for.
         wait = 0.0 if build.sink in self.paused else self.asked.wait
-        certain = settler.settle(result, keys, wait)
+        certain = self._settle(settler, result, keys, wait)
         if self.asked.repair:
             self._repair(settler, build, result, certain)
 
+    def _settle(
+        self, settler: Settler, result: Comparison, keys: Keys, wait: float, unclear: Keys | None = None
+    ) -> Keys:
+        """What certainly differs: of tables that are what they were, or nothing is told, or written, of it."""
+        certain = settler.settle(result, keys, wait, unclear)
+        if certain.count:
+            self.tables.refuse_altered(settler.view)
+        return certain
+
     def _repair(self, settler: Settler, build: Opened, result: Comparison, certain: Keys) -> None:
         """Write what certainly differs, and look whether it is right now."""
+        from operations.verify.repair.cleared import clear_letters
         from operations.verify.repair.repair import repair
 
-        left = certain
+        left, tables = certain, self.tables.catalogue
         if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again
-            refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+            refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             result.repaired, result.not_repaired = 0, refused.explained(left)
             return
         # Rows that moved after an attempt: the next one leaves them alone, and nobody knows whether they are right.
@@ -322,26 +353,13 @@ class Verifier:
             if not left.count:
                 break
             self.progress(f"  {build.sink}: repairing {left.count:,} documents")
-            refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+            refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             wait = max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0
-            left = settler.settle(result, left, wait, unclear)
+            left = self._settle(settler, result, left, wait, unclear)
             result.not_repaired = refused.explained(left)
         result.repaired = certain.count - left.count - unclear.count
         if result.repaired:
-            self._clear_letters(settler, build, certain, (left, unclear))
-
-    def _clear_letters(self, settler: Settler, build: Opened, written: Keys, left: Sequence[Keys]) -> None:
-        """What was refused once and is written now is no dead letter any more."""
-        from cdc.log.forgotten import forget_written
-
-        one_by_one = (
-            (unmarked(key)[1] for keys in several for page in keys.pages(PAGE) for key in page)
-            for several in ((written,), left)
-        )
-        try:
-            forget_written(self.pipeline, build.sink, build.number, settler.view.name, *one_by_one)
-        except HeadwaterError as error:
-            self.progress(f"  {build.sink}: dead letters of what was repaired are left: {error.what}")
+            clear_letters(self.pipeline, build, settler.view, certain, (left, unclear), self.progress)
 
     # -- what is shared -----------------------------------------------------------------------------------------------
 
@@ -363,27 +381,3 @@ class Verifier:
             tables = [name for name, build in self.builds.items() if build.warehouse]
             self._spark = open_spark(self.pipeline, tables if self.asked.repair else [])
         return self._spark
-
-
-def _digests(
-    view: View, found: Iterable[Expected], forms: Sequence[Form], bounds: Path | None
-) -> Iterator[tuple[str, dict[Form, bytes]]]:
-    """As ``truth.expected.digests``; bounds go to a file, if there are any."""
-    if bounds is None:
-        yield from digests(view, found, forms)
-        return
-    with reading(bounds) as told:
-        yield from told.fill(view, found, forms)
-
-
-def _holders(builds: Mapping[str, Opened]) -> list[tuple[View, list[Opened]]]:
-    """Each different view, with the generations that hold it; `tables: all` may call one as the file does."""
-    found: list[tuple[View, list[Opened]]] = []
-    for build in builds.values():
-        for view in build.views:
-            known = next((holders for same, holders in found if same == view), None)
-            if known is None:
-                found.append((view, [build]))
-            else:
-                known.append(build)
-    return found

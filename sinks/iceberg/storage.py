@@ -6,6 +6,7 @@ Credentials come from the environment alone, under the names that every S3 clien
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,9 @@ _PASSING = (
     "REQUEST_TIMEOUT",
     "THROTTLING",
 )
+# What its libcurl has against a server's TLS, which AWS's client calls a broken connection too: a certificate that is
+# not trusted, a file of authorities that can't be read, a server that speaks plain HTTP.
+_TLS = re.compile(r"curlCode: (?:60|77|35(?=.*wrong version number)), (.*)", re.DOTALL)
 
 
 def location(warehouse: str) -> str:
@@ -201,12 +205,32 @@ def _told(place: Place, said: str) -> SinkError:
     where = f"the bucket of {place.warehouse}" + (f" at {endpoint(place)}" if endpoint(place) else "")
     if "NO_SUCH_BUCKET" in reason:
         return _no_bucket(place)
+    if found := _TLS.search(said):
+        return SinkRefused(
+            f"{where} can't be trusted, or has no TLS: {found[1].strip()[:300]}",
+            means="nothing was written",
+            fix=untrusted("SSL_CERT_FILE", "`s3_endpoint`"),
+        )
     if any(word in said for word in _PASSING):
         return SinkUnavailable(f"{where} does not answer ({reason})", fix="look at the server and at `s3_endpoint`")
     return SinkRefused(
         f"{where} refuses ({reason})",
         means="nothing was written",
         fix=f"compare {KEY} and {SECRET} in the environment with what the server knows, and their rights",
+    )
+
+
+def untrusted(variable: str, key: str) -> str:
+    """What to do where a server's TLS is refused.
+
+    Args:
+        variable: by which our own client of that server is told its authorities.
+        key: of the sink, where the address is.
+    """
+    return (
+        f"name a PEM file with the authority that signed the certificate in {variable}, in the environment of every"
+        f" command, and put it into the trust store of Spark's Java (docs/operations.md); or correct {key} (http or"
+        " https, and the name that the certificate is for)"
     )
 
 

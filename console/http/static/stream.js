@@ -4,6 +4,8 @@
 document.addEventListener("DOMContentLoaded", () => {
   const MARKED_MS = 4000; // as long as a change is to be seen
   const SAID_MS = 10000; // who hears the page is not told of each change
+  const SOON_MS = 2000;
+  const RARELY_MS = 30000; // what is refused for good is refused in two seconds, too
   const MOST_COLUMNS = 20;
   const table = document.getElementById("board");
   const halt = document.getElementById("halt");
@@ -16,6 +18,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const rows = new Map(); // key -> {row, document}, a document as of `members`
   let source = null;
   let again = null; // the timer of the next attempt
+  let denied = false; // what the server has said to the last attempt stands there
   let last = null; // where to go on after a pause
   let news = 0;
   let said = 0;
@@ -135,13 +138,35 @@ document.addEventListener("DOMContentLoaded", () => {
     source = null;
   }
 
-  // It was answered with an error, and does not come again by itself.
+  function lost() {
+    denied = false;
+    say("bad", "The connection is lost, what stands below is old; it is tried again.");
+  }
+
+  function live() {
+    denied = false;
+    say("good", "Live: changes are shown as they come.");
+  }
+
+  // It was answered with an error, and does not come again by itself. Which error it was an EventSource does not tell: it is
+  // asked for once more.
   async function refused(one) {
-    const answer = await fetch("/v1/pipelines").catch(() => null);
+    const enough = new AbortController();
+    const answer = await fetch(address(), { signal: enough.signal }).catch(() => null);
+    const error = answer && !answer.ok ? await answer.json().then((told) => told.error).catch(() => null) : null;
+    enough.abort(); // a stream that is answered by now does not end
     if (source !== one) return; // meanwhile it was halted
     if (answer && answer.status === 401) {
       location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
-    } else again = setTimeout(open, 2000);
+      return;
+    }
+    const wait = answer && answer.status >= 400 && answer.status < 500 ? RARELY_MS : SOON_MS;
+    if (answer && !answer.ok) {
+      const words = error ? [error.what, error.fix].filter(Boolean).join("; ") : `HTTP ${answer.status}`;
+      say("bad", `No changes come: ${words}. What stands below is old; it is tried again every ${wait / 1000} seconds.`);
+      denied = true;
+    } else if (denied) lost();
+    again = setTimeout(open, wait);
   }
 
   // The place to go on from leads nowhere any more (a promotion, a pause that was too long), and from there would come
@@ -164,23 +189,29 @@ document.addEventListener("DOMContentLoaded", () => {
     body.replaceChildren();
   }
 
+  function address() {
+    const url = new URL(table.dataset.stream, location.href);
+    if (last) url.searchParams.set("cursor", last);
+    return url;
+  }
+
   // `renewed`: the place was asked for just now. If it leads nowhere either, changes outrun it, and those to come must do.
   function open(renewed = false) {
     shut();
-    const url = new URL(table.dataset.stream, location.href);
-    if (last) url.searchParams.set("cursor", last);
-    const one = (source = new EventSource(url));
+    const one = (source = new EventSource(address()));
     source.addEventListener("ready", (event) => {
       renewed = false;
       last = event.lastEventId || last;
-      say("good", "Live: changes are shown as they come.");
+      live();
     });
     source.addEventListener("alive", (event) => {
       last = event.lastEventId || last; // where nothing matches, nothing else tells how far it is
     });
     source.addEventListener("reset", (event) => {
-      if (renewed) clear();
-      else renew(one, JSON.parse(event.data).why);
+      if (renewed) {
+        last = event.lastEventId; // no place: from the one of before there would be too little
+        clear();
+      } else renew(one, JSON.parse(event.data).why);
     });
     source.addEventListener("change", (event) => {
       const told = members(event.data);
@@ -190,11 +221,12 @@ document.addEventListener("DOMContentLoaded", () => {
       else put(key, members(told.get("after")));
       aloud(key);
     });
-    source.onopen = () => say("good", "Live: changes are shown as they come.");
+    source.onopen = live;
     source.onerror = () => {
       renewed = false;
-      say("bad", "The connection is lost, what stands below is old; it is tried again.");
-      if (one.readyState === EventSource.CLOSED) refused(one);
+      const ended = one.readyState === EventSource.CLOSED;
+      if (!ended || !denied) lost(); // while the same refusal comes again and again, it stands there
+      if (ended) refused(one);
     };
   }
 

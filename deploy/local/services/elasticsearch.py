@@ -124,7 +124,7 @@ class Elasticsearch(jvm.JavaService):
             "CLI_JAVA_OPTS": _launcher_options(root / "tmp"),
         }
         return Launch(
-            [str(units[self.name] / "bin" / "elasticsearch"), "-d", "-p", str(pid_file)],
+            [str(units[self.name] / "bin" / "elasticsearch"), *_options(pid_file)],
             cwd=root,
             log=site.log(self.name),
             env=env,
@@ -143,10 +143,10 @@ class Elasticsearch(jvm.JavaService):
             )
 
     def is_ours(self, site: Site, candidate: psutil.Process) -> bool:
-        """The server by its mark; its launcher, a shell script at first, by the pid file it is to write."""
-        command = candidate.cmdline()
-        pid_file = self._pid_file(site.home / "data" / self.name)
-        return jvm.mark(site, self.name) in command or str(pid_file) in command
+        """The server by its mark; its launcher, a shell script at first, by how it is told the pid file to write: who
+        merely looks at that file is not ours."""
+        command, options = candidate.cmdline(), _options(self._pid_file(site.home / "data" / self.name))
+        return jvm.mark(site, self.name) in command or command[-len(options) :] == options
 
     def ailment(self, site: Site) -> str | None:
         """Cluster health is yellow or green: every primary shard serves."""
@@ -174,6 +174,11 @@ class Elasticsearch9(Elasticsearch):
     port_names = ("elasticsearch-9", "elasticsearch-9-transport")
     optional = True
     oldest_java = 21
+
+
+def _options(pid_file: Path) -> list[str]:
+    """With which its launcher is started, and ends its command line, as a script and as a Java process."""
+    return ["-d", "-p", str(pid_file)]
 
 
 def _launcher_options(folder: Path) -> str:

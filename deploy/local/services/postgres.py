@@ -52,7 +52,7 @@ def superuser_password(site: Site) -> str:
     if not site.has_secret("postgres") and (root / "cluster" / "PG_VERSION").exists():
         raise StackError(
             f"the password of the Postgres in {root} is lost ({site.home / 'secrets' / 'postgres'} is gone)",
-            fix="put the file back, or start afresh with: headwater down --only postgres --wipe",
+            fix="put the file back, or start afresh, also without the other servers' data: headwater down --wipe",
         )
     return site.secret("postgres")
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from cdc import tls
 from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.masking import mask_text
 from sinks.iceberg.catalogues.sql import taken
 from sinks.iceberg.place import Place
-from sinks.iceberg.storage import credentials, on_s3
+from sinks.iceberg.storage import credentials, on_s3, untrusted
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -132,6 +133,12 @@ class RestCatalogue:
         try:
             yield
         except RequestException as error:
+            if why := tls.refused(error):
+                raise SinkRefused(
+                    f"{where} can't be trusted, or has no TLS: {why}",
+                    means="nothing was written",
+                    fix=untrusted("REQUESTS_CA_BUNDLE", "`catalog_uri` (and `oauth_uri`)"),
+                ) from error
             raise SinkUnavailable(
                 f"{where} does not answer ({type(error).__name__})", fix="see `catalog_uri`"
             ) from error

@@ -1,10 +1,11 @@
 """What a webhook keeps in Redis, beside the changes that it sends: how far it is, who sends, and what was refused.
 
 All of a view's webhooks share one hash, whose fields begin with a webhook's name: ``owner`` and ``until`` (who may
-send, and for how long), ``cursor`` (up to where all was taken), ``sending`` (the end of the batch that is under way: it
-is the same batch when somebody else sends it again), ``begins`` (of one without documents: from where on changes count,
-and why, until that was taken) and what ``status`` shows. Only the owner writes, and each write makes its lease longer,
-by the server's own clock.
+send, and for how long), ``cursor`` (up to where all was taken; none while everything is told from the beginning),
+``chosen`` (by which filter or names what came before the cursor was sent, as JSON), ``sending`` (the end of the batch
+that is under way: it is the same batch when somebody else sends it again), ``begins`` (of one without documents: from
+where on changes count, and why, until that was taken) and what ``status`` shows. Only the owner writes, and each write
+makes its lease longer, by the server's own clock.
 """
 
 from __future__ import annotations

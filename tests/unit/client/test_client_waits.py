@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
@@ -217,6 +218,43 @@ def test_a_coroutine_that_had_to_stand_in_line_waits_as_long_as_is_left(monkeypa
         of_waiting._threads.cache_clear()
     assert all(answered) and max(answer.seconds for answer in answered) > 0.9
     assert min(one["timeout_ms"] for one in asked) < 4_600 < max(one["timeout_ms"] for one in asked)
+
+
+@pytest.mark.parametrize("writes", ["x", WRITES], ids=["one", "several"])
+def test_who_is_cancelled_gives_the_thread_back_and_the_process_may_end(
+    writes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Aborted page loads kept their threads for the whole time: others stood in line, and no process ended before."""
+    monkeypatch.setattr(of_waiting, "_AT_ONCE", 1)
+    of_waiting._threads.cache_clear()
+    over = threading.Event()
+
+    def answers(asked: dict[str, Any]) -> tuple[int, Any]:
+        if asked["timeout_ms"] > 10_000:
+            over.wait(20)
+        return today(asked)
+
+    async def application(url: str, asked: list[Any]) -> Any:
+        headwater = Headwater(url)
+        aborted = asyncio.create_task(headwater.wait_async(writes, timeout=20))
+        while not asked:
+            await asyncio.sleep(0.01)
+        aborted.cancel()
+        with suppress(asyncio.CancelledError):
+            await aborted
+        return await headwater.wait_async("a", timeout=2)
+
+    try:
+        with answering(answers) as (url, asked):
+            answer = asyncio.run(application(url, asked))
+            began = time.monotonic()
+            of_waiting._threads(os.getpid()).shutdown()  # as the interpreter does at its end
+            took = time.monotonic() - began
+            over.set()
+    finally:
+        of_waiting._threads.cache_clear()
+    assert (answer.state, answer.code) == ("visible", None)
+    assert took < 1 and len(asked) == 2, "of what nobody waits for nothing more is asked"
 
 
 # -- ages --------------------------------------------------------------------------------------------------------------

@@ -189,12 +189,13 @@ def test_why_a_key_was_not_repaired_quotes_the_row_only_with_values(
         "3": "the log does not have this row: `headwater resnapshot FILE public.t`",
         "4": f"the sink refused it: '{SECRET}'",
     }
-    columns = {"4": [f"last {SEVERAL.format(2, 'public.t')}"]}
+    columns = {"4": [f"last {SEVERAL.format(2, 'public.t')}", "d"]}
     monkeypatch.setattr("operations.verify.verifier.differing_columns", lambda *_, **__: columns)
-    view = View.identity(Table("public", "t", (Column("a", "int4", "int4"),), ("a",)))
+    view = View.identity(Table("public", "t", (Column("a", "int4", "int4"), Column("d", "date", "date")), ("a",)))
     (tmp_path / LOCK).touch()
     made = _Compared(Asked(repair=True, values=values), whys)._view(view, [SimpleNamespace(sink="s")], tmp_path)  # type: ignore[list-item]
     told = {one["key"]: one["why"] for one in made["s"].not_repaired}
+    assert [one["column"] for one in made["s"].lossy] == ["d"]
     assert told["3"] == whys["3"] and told["4"] == f"{columns['4'][0]}: keep one of them"
     if values:
         assert (told["1"], told["2"]) == (whys["1"], whys["2"])

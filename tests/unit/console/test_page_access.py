@@ -288,9 +288,13 @@ def test_a_cookie_does_nothing_at_the_api(closed: World) -> None:
     assert closed.browser.post("/v1/jobs", json=asked, headers=header).status_code == 202
 
 
-def test_leaving_ends_a_session_in_the_browser(closed: World) -> None:
-    closed.send("/login", token=OPERATE)
-    answer = closed.send("/logout", csrf=closed.csrf())
+@pytest.mark.parametrize("token", TOKENS)
+def test_leaving_ends_a_session_in_the_browser(closed: World, token: str) -> None:
+    """Who may only read was refused, and stayed signed in."""
+    closed.send("/login", token=token)
+    assert closed.send("/logout", csrf="0" * 64).status_code == 403, "another site's form bears no proof"
+    assert closed.browser.get("/").status_code == 200
+    answer = closed.send("/logout", csrf=closed.csrf("/"))
     assert answer.status_code == 303 and "Max-Age=0" in answer.headers["set-cookie"]
     assert closed.browser.get("/").status_code == 303
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from cdc.errors import UnknownName
 from console.http.stream import Events
 from operations.push import events
 from operations.push.cursor import Cursor
@@ -46,6 +47,8 @@ STREAM = """window.sources = []; window.EventSource = class {
   fail() { this.readyState = 2; this.onerror(); }
 }; window.last = () => sources[sources.length - 1];
 window.live = () => sources.filter(one => one.readyState < 2).length"""
+
+STREAMED = "/v1/stream/flight"
 
 
 def keeping(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +95,8 @@ def test_a_row_that_comes_again_after_a_reset_is_one_row(board: tuple[Page, Answ
 
 def test_a_stream_that_is_refused_comes_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
     page, answers = board
-    answers.status["/v1/pipelines"] = 200
-    with page.expect_response("**/v1/pipelines"):
+    answers.status[STREAMED] = 200
+    with page.expect_response(f"**{STREAMED}?*"):
         page.evaluate("last().fail()")
     page.wait_for_timeout(200)
     page.get_by_role("button", name="Pause").click()
@@ -102,14 +105,14 @@ def test_a_stream_that_is_refused_comes_again_unless_it_is_halted(board: tuple[P
     expect(page.locator("#board-state")).to_contain_text("Paused")
     page.get_by_role("button", name="Pause").click()
     assert page.evaluate("[sources.length, live()]") == [2, 1]
-    with page.expect_response("**/v1/pipelines"):
+    with page.expect_response(f"**{STREAMED}?*"):
         page.evaluate("last().fail()")
     page.wait_for_timeout(200)
     for _ in range(2):  # a moment's pause: the attempt that was to come is not made besides
         page.get_by_role("button", name="Pause").click()
     page.clock.run_for(5_000)
     assert page.evaluate("[sources.length, live()]") == [3, 1]
-    with page.expect_response("**/v1/pipelines"):
+    with page.expect_response(f"**{STREAMED}?*"):
         page.evaluate("last().fail()")
     page.wait_for_timeout(200)
     page.clock.run_for(5_000)
@@ -132,9 +135,48 @@ def test_a_stream_that_nobody_looks_at_holds_no_connection(board: tuple[Page, An
 
 def test_a_stream_whose_session_has_ended_leads_to_the_form(board: tuple[Page, Answers]) -> None:
     page, answers = board
-    answers.status["/v1/pipelines"] = 401
+    answers.status[STREAMED] = 401
     page.evaluate("last().fail()")
     page.wait_for_url(f"{ORIGIN}/login?next=%2Fstream%3Fview%3Dflight", timeout=SOON_MS)
+
+
+def test_a_stream_that_is_refused_for_good_says_why_and_is_asked_for_rarely(
+    board: tuple[Page, Answers], made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view that is gone, or whose sink keeps no changes any more, was a lost connection every two seconds."""
+    page, answers = board
+    told(page, ("ready", {}))
+
+    def gone(*_: Any) -> None:
+        raise UnknownName("no sink keeps changes of the view flight", fix="one does of plane")
+
+    monkeypatch.setattr(made.app.state.streams, "place", gone)
+    state = page.locator("#board-state")
+    words = "No changes come: no sink keeps changes of the view flight; one does of plane."
+    page.evaluate("last().fail()")
+    expect(state).to_contain_text(words)
+    page.clock.run_for(25_000)
+    assert page.evaluate("[sources.length, live()]") == [1, 0]
+    page.clock.run_for(6_000)
+    assert page.evaluate("sources.length") == 2
+    assert page.evaluate("last().fail(), document.getElementById('board-state').textContent").startswith(words)
+    page.wait_for_timeout(200)
+    answers.status[STREAMED] = 503
+    page.clock.run_for(31_000)
+    with page.expect_response(f"**{STREAMED}?*"):
+        page.evaluate("last().fail()")
+    expect(state).to_contain_text("No changes come: HTTP 503.")
+    page.clock.run_for(2_500)
+    assert page.evaluate("sources.length") == 4
+    answers.status[STREAMED] = 200
+    page.evaluate("last().fail()")
+    expect(state).to_contain_text("The connection is lost")
+    page.clock.run_for(2_500)
+    assert page.evaluate("sources.length") == 5
+    page.evaluate("last().onopen()")
+    expect(state).to_have_text(LIVE)
+    page.evaluate("last().readyState = 0; last().onerror()")
+    expect(state).to_contain_text("The connection is lost")
 
 
 def opens(page: Page, count: int) -> None:
@@ -231,11 +273,23 @@ def test_a_place_that_changes_outrun_is_asked_for_once(board: tuple[Page, Answer
     opens(page, 3)
 
 
+def test_behind_a_reset_there_is_no_place_to_go_on_from(board: tuple[Page, Answers]) -> None:
+    page, _ = board
+    again = ("reset", {"why": "x"})
+    told(page, change("created", '{"n":1}'), again)
+    opens(page, 2)
+    told(page, change("created", '{"n":2}'))
+    told(page, again, id="reset")
+    hide(page, True)
+    hide(page, False)
+    assert "cursor=reset" in page.evaluate("last().url")
+
+
 def test_a_place_that_cannot_be_had_is_asked_for_again_unless_it_is_halted(board: tuple[Page, Answers]) -> None:
     page, answers = board
-    answers.status |= {"/v1/pipelines": 200, "/stream": 503}
+    answers.status |= {STREAMED: 200, "/stream": 503}
     told(page, change("created", '{"n":1}'), ("ready", {}))
-    with page.expect_response("**/v1/pipelines"):
+    with page.expect_response(f"**{STREAMED}?*"):
         told(page, ("reset", {"why": "x"}))
     page.wait_for_timeout(200)
     expect(page.locator("#board-state")).to_have_text("Begins anew: x.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import subprocess
+import sys
 import tarfile
 import tomllib
 from functools import cache
@@ -28,6 +30,7 @@ from deploy.local.site import Site
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 EXAMPLE = (ROOT / "deploy/compose/example.env").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs/compose.md").read_text(encoding="utf-8")
 # What each of them runs once, and then ends.
 ONCE = {"flights"}
 
@@ -91,6 +94,35 @@ def test_every_service_is_bounded_and_asked_how_it_is(service: str) -> None:
     for volume in found.get("volumes", []):
         source = volume.split(":")[0]
         assert volume.endswith(":ro") or source in YAML(typ="safe").load(TEXT)["volumes"], volume
+
+
+def test_a_machine_with_one_core_can_be_told() -> None:
+    """Docker refuses a limit above what there is."""
+    assert {str(found["cpus"]) for found in services().values()} == {"1", "${HEADWATER_CPUS:-2}"}
+    assert "`HEADWATER_CPUS=1`" in DOCS
+
+
+def test_a_changed_file_is_told_to_a_new_container() -> None:
+    """A single file that is mounted stays the old one where an editor has put another in its place."""
+    typed = r"^ +docker compose (exec|run --rm --no-deps) headwater(?: headwater)? (\w+) /etc"
+    verbs = re.findall(typed, DOCS, re.MULTILINE)
+    assert {(how, verb) for how, verb in verbs if verb in ("plan", "apply")} == {
+        ("run --rm --no-deps", "plan"),
+        ("run --rm --no-deps", "apply"),
+    }
+
+
+def test_what_the_memory_limits_add_up_to() -> None:
+    usual = [found["mem_limit"] for name, found in services().items() if name not in ONCE and "profiles" not in found]
+    gib = sum(float(one[:-1]) / (1024 if one.endswith("m") else 1) for one in usual)
+    assert f"add up to {gib:g} GiB ({gib + 1:g} while `flights`" in DOCS and services()["flights"]["mem_limit"] == "1g"
+
+
+def test_what_executors_print_is_bounded() -> None:
+    """By the worker, which writes it: of an application's settings it hears nothing. Read as Spark's launcher does."""
+    said = shlex.split(services()["spark-worker"]["environment"]["SPARK_WORKER_OPTS"])
+    rolling = "-Dspark.executor.logs.rolling."
+    assert said == [f"{rolling}strategy=size", f"{rolling}maxSize=10000000", f"{rolling}maxRetainedFiles=4"]
 
 
 def test_dependencies_wait_for_health_not_for_a_start() -> None:
@@ -242,6 +274,17 @@ def test_a_context_is_the_same_whoever_makes_it(tmp_path: Path) -> None:
         assert {"Dockerfile", "units/redis/program", "units/redis/link"} == set(names)
         member = archive.getmember("units/redis/program")
         assert (member.uid, member.mtime, member.mode) == (0, 0, 0o755)
+
+
+def test_the_connect_image_gets_all_that_builds_our_plugins(tmp_path: Path) -> None:
+    from deploy.images.context import files
+
+    units = dict.fromkeys(("kafka", "connect-plugins", "connect-avro"), ROOT / "no such folder")
+    for file, name in files(IMAGES["connect"], units):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(file.read_bytes())
+    found = subprocess.run([sys.executable, "-c", "import deploy.connect.build"], cwd=tmp_path / "app", check=False)
+    assert found.returncode == 0
 
 
 def test_the_headwater_image_gets_our_code_and_no_bytecode() -> None:

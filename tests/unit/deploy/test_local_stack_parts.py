@@ -162,7 +162,7 @@ def test_a_bad_port_base_is_refused(base: str, monkeypatch: pytest.MonkeyPatch) 
         Site.find()
 
 
-@pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "a\nb", 'a"b'])
+@pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "a\nb", 'a"b', "jürgen", "Téléchargements", "東京"])
 def test_a_home_that_servers_would_mangle_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="HEADWATER_HOME"):
         Site.find(tmp_path / name)

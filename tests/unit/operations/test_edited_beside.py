@@ -100,7 +100,8 @@ def test_what_another_run_does_for_its_sink_is_told(files: Files) -> None:
     new = files.text(more=LAKE.replace("/c.db", "/d.db")).replace(OTHER, OTHER.replace("127.0.0.1:1", "127.0.0.1:2"))
     lines, _ = told(files, new)
     again = "another run must be started again for sinks.lake.catalog_uri: until then it goes on with the old file"
-    assert lines == ["another run opens sink other anew with its new settings", again]
+    anew = "as the file has it and its tables: what it keeps stands still meanwhile"
+    assert lines == [f"another run opens sink other anew, {anew}", again]
     found = pending(loads(new, "p.yaml"))
     assert found is not None and found.taken() == 1 and found.to_dict()["beside"]["lake"]["restart"]
     assert Plan("p", [], [], [], found).closing("f") == "1 change; `headwater apply f` makes it"

@@ -39,6 +39,7 @@ def hook(**changed: str) -> Pipeline:
     return file(f"orders: {said}")
 
 
+ON = "run goes on with webhook orders as the file has it then"
 UNLESS = "unless one of that name was there before"
 
 
@@ -48,11 +49,21 @@ UNLESS = "unless one of that name was there before"
         (file(), hook(), [f"run begins webhook orders: all documents of view order are sent first, {UNLESS}"]),
         (file(), hook(from_="now"), ["run begins webhook orders"]),
         (hook(), file(), ["run ends webhook orders"]),
-        (hook(), hook(filter="'a == `1`'"), ["run goes on with webhook orders as the file has it then"]),
+        (
+            hook(),
+            hook(filter="'a == `1`'"),
+            [f"{ON}: its filter is another one, so it is sent `reset` and all documents of view order that pass it"],
+        ),
+        (
+            hook(from_="now", filter="'a == `1`'"),
+            hook(from_="now", filter="'a == `2`'"),
+            [f"{ON}: its filter is another one, so it is sent `reset` first, and no documents (`from: now`)"],
+        ),
+        (hook(filter="'a == `1`'"), hook(filter="' a == `1` '", batch="7"), [ON]),
         (
             hook(),
             file(f"orders: {HOOK.replace(SECRET, OTHER_SECRET)}"),
-            ["run goes on with webhook orders as the file has it then"],
+            [ON],
         ),
         (  # its place is kept with the view's changes: of another view it begins anew
             hook(),
@@ -81,6 +92,19 @@ UNLESS = "unless one of that name was there before"
         (
             file(queries=f"order: {{{TOPIC}}}"),
             file(queries=f"order: {{{TOPIC.replace('topic: t', 'topic: u')}}}"),
+            ["run goes on with topic out as the file has it then"],
+        ),
+        (
+            file(queries=f"order: {{{TOPIC}}}"),
+            file(queries=f"order: {{{TOPIC.replace('topic: t', 'topic: t, queries: [b, a]')}}}"),
+            [
+                "run goes on with topic out as the file has it then: its queries are others, so it is sent `reset` and "
+                "who matches them now"
+            ],
+        ),
+        (
+            file(queries=f"order: {{{TOPIC.replace('topic: t', 'topic: t, queries: [b, a]')}}}"),
+            file(queries=f"order: {{{TOPIC.replace('topic: t', 'topic: t, queries: [a, b, a]')}}}"),
             ["run goes on with topic out as the file has it then"],
         ),
         (hook(), hook(), []),

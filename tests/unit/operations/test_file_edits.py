@@ -56,6 +56,12 @@ engine: {{state_dir: {folder}, trigger_ms: {trigger}}}
 """
 
 
+TAKES_UP = (
+    "run has sink {} take up the captured tables that it does not keep yet, and opens it anew for that: what it keeps "
+    "stands still meanwhile"
+)
+
+
 class Files:
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder / "state", folder / "pipeline.yaml"
@@ -148,7 +154,8 @@ def test_a_warehouse_is_opened_anew_for_a_table_that_is_captured_no_more_and_for
     both, without = loads(text, ""), loads(text.replace(", public.x]", "]"), "")
     define(register_of(both, "lake").generation(1), both, ["public.t", "public.w", "public.x"])
     for before, after in ((both, without), (without, both)):
-        assert changes_between(before, after).reopened == (("lake", 1),)
+        changes = changes_between(before, after)
+        assert (changes.reopened, changes.widened) == ((("lake", 1),), ())
     assert changes_between(both, both).lines() == []
 
 
@@ -170,10 +177,25 @@ def test_a_sink_that_comes_to_keep_all_tables_is_told(files: Files) -> None:
     filled(old, "lake")
     changes = changes_between(old, new)
     assert changes.to_dict()["widened"] == ["lake"] and not changes.rebuilt and not changes.reopened
-    assert changes.lines() == ["run has sink lake take up the captured tables that it does not keep yet"]
+    assert changes.lines() == [TAKES_UP.format("lake")]
     assert changes_between(new, new).lines() == []
     other = changes_between(old, files.load(more=LAKE.replace("namespace: n", "namespace: other")))
     assert list(other.rebuilt) == ["lake"] and not other.widened  # the next one keeps them from its beginning
+
+
+@pytest.mark.parametrize("more", ["public.x", '"sales.*"'])
+def test_a_sink_of_all_tables_that_is_opened_anew_for_a_table_more_is_told(files: Files, more: str) -> None:
+    """All tables of a warehouse were behind for minutes at each edit of the list, and `plan` had not said it."""
+    some = "\n  some: {type: redis, tables: [public.t], url: 'redis://127.0.0.1:1', key_prefix: 's:'}"
+    text = files.text(more=LAKE + some)
+    old, new = loads(text, ""), loads(text.replace("public.w]", f"public.w, {more}]"), "")
+    for sink in ("lake", "some"):
+        define(register_of(old, sink).generation(1), old, ["public.t", "public.w"])
+    changes = changes_between(old, new)
+    assert (changes.widened, changes.reopened, changes.lines()) == (("lake",), (), [TAKES_UP.format("lake")])
+    if more == "public.x":  # captured by its schema already
+        whole = loads(text.replace("public.w]", '"public.*"]'), "")
+        assert changes_between(whole, loads(text.replace("public.w]", '"public.*", public.x]'), "")).lines() == []
 
 
 def test_a_sink_of_another_kind_needs_another_name(files: Files) -> None:

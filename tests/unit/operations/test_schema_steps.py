@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import SourceUnavailable
+from cdc.errors import DiskFull, SourceUnavailable
 from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape
+from operations.schema import evolving as evolving_module
 from operations.schema import work
 from operations.schema.evolving import Evolving
 from operations.schema.steps import Step, read_again, rows_read, steps_of
@@ -191,9 +193,41 @@ def test_a_table_that_was_altered_once_more_behind_a_builds_back_is_built_again(
         freeze(generation, Table("public", "orders", ()))
     try:
         evolving._work.begin(Step("build", "cache"), print)
-        evolving._work_off(cast(Any, None), ["cache"])
+        evolving._work_off(cast(Any, SimpleNamespace(builds=[])), ["cache"])
         left = evolving.evolutions["cache"].todo.get("public.orders")
         assert (left is not None and left.rebuild) == frozen
+    finally:
+        evolving.close()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_sink_that_keeps_several_new_tables_is_opened_once(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """Five tables that came with one edit opened a warehouse five times in a row, which stood still for minutes; and a
+    disk that was full meanwhile must not leave its flows with fewer tables than it is to keep."""
+    tables, opened, noted = ("public.a", "public.b", "public.c"), list[str](), list[str]()
+    evolving = Evolving(pipeline, Path("shop.yaml"), start=lambda work, *arguments: step_ended())  # type: ignore[arg-type, return-value]
+    for table in tables:
+        new = Todo(("it is new",), 1.0, new=True, capture=True)
+        evolving.evolutions["cache"] = evolving.evolutions["cache"].having(table, new)
+    build = SimpleNamespace(sink="cache", number=1, views_of=lambda _table: [])
+    other = SimpleNamespace(**{**vars(build), "sink": "search"})
+    engine: Any = SimpleNamespace(builds=[other, build], catalogue=None)
+    engine.take_again = lambda one: opened.append(one.sink)
+
+    def write(_pipeline: Pipeline, _sink: str, _evolution: Evolution) -> None:
+        noted.append("")
+        if full and len(noted) == 2:
+            raise DiskFull("no room")
+
+    monkeypatch.setattr(evolving_module, "take_up", lambda *_: True)
+    monkeypatch.setattr(evolving_module, "write_evolution", write)
+    try:
+        evolving._work.begin(Step("capture", tables=tables), print)
+        with pytest.raises(DiskFull) if full else nullcontext():
+            evolving._work_off(engine, ["cache"])
+        assert opened == ["cache"]
     finally:
         evolving.close()
 

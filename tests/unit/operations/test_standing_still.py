@@ -13,6 +13,7 @@ from operations.rebuild.compared import judged
 from operations.verify.audit import line
 from operations.verify.comparison import Comparison
 from operations.verify.report import verified
+from operations.verify.tables_now import TablesNow
 from operations.verify.verifier import Asked, Verifier
 from tests.unit.operations.test_gone_tables import LEFT, NAMED, fill, load
 
@@ -25,6 +26,7 @@ def compared(tmp_path: Path, chosen: str, then: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         Verifier, "_view", lambda _self, view, holders, _folder: {one.sink: Comparison(view.name) for one in holders}
     )
+    monkeypatch.setattr(TablesNow, "renewed", lambda _: False)
     report = verified(pipeline, Asked(["cache"]))
     monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline)
     (tmp_path / "f").touch()

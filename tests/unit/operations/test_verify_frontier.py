@@ -56,7 +56,7 @@ def test_a_sink_that_gets_nearer_is_waited_for_beyond_the_deadline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> None:
     slow = waiting(monkeypatch, tmp_path, iter([(left, 0) for left in range(400, 0, -1)] + [(0, 0)]))
-    assert slow.wait(8, clock.now + 2.0)
+    assert slow.wait(8, clock.now + 2.0) == {"t": {0: 1000}}
     assert clock.now > 100 + 90, "it took far longer than the two seconds for which it may stand still"
 
 

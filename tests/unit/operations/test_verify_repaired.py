@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import SinkUnavailable, StateError
+from cdc.errors import ShapeUnknown, SinkUnavailable, StateError
 from operations.verify import settle, verifier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, marked, unmarked
@@ -70,7 +70,8 @@ class Verifying(Verifier):
 
     def __init__(self, sinks: Mapping[str, Looks | Exception]) -> None:
         self.pipeline: Any = None
-        self.catalogue: Any = None
+        self.tables: Any = SimpleNamespace(catalogue=None, refuse_altered=self._refused)
+        self.asked_of, self.altered_at = 0, 0  # how often the tables were looked at; when one was altered
         self.asked, self.progress, self.on_pause = Asked(repair=True), lambda _line: None, lambda: None
         self.failed, self.paused, self._looks = {}, {}, sinks
         self.compared, self.looked = list[list[str]](), dict[str, list[list[str]]]()
@@ -78,6 +79,11 @@ class Verifying(Verifier):
     def run(self, tmp_path: Path) -> dict[str, Comparison]:
         self._folder = lambda: work_folder(tmp_path)  # type: ignore[method-assign]
         return self._each(VIEW, [SimpleNamespace(sink=sink, number=1) for sink in self._looks])  # type: ignore[misc]
+
+    def _refused(self, view: Any) -> None:
+        self.asked_of += 1
+        if self.asked_of == self.altered_at:
+            raise ShapeUnknown("a table was altered")
 
     def _typed(self, view: Any, holders: Any) -> Any:
         return view
@@ -135,6 +141,26 @@ def test_what_was_repaired_in_one_sink_is_told_when_another_fails_in_its_part(tm
     results = verifying.run(tmp_path)
     assert {name: result.repaired for name, result in results.items()} == {"cache": 2, "lake": 1}
     assert verifying.failed == {"search": away} and verifying.compared == [["cache", "search", "lake"]]
+
+
+@pytest.mark.parametrize(("at", "looks", "repairs"), [(1, 0, 0), (2, 1, 0), (3, 2, 1), (5, 3, 2)])
+def test_what_differs_of_a_table_that_was_altered_meanwhile_is_neither_told_nor_repaired(
+    tmp_path: Path, cleared: Any, monkeypatch: pytest.MonkeyPatch, at: int, looks: int, repairs: int
+) -> None:
+    """`run` brings the sink to the new table: each row that it had read again was `changed`, and proved. Repaired, it
+    would have lost the new column."""
+    done = list[str]()
+    monkeypatch.setattr(repairing, "repair", lambda build, *_, **__: done.append(build.sink) or Refused("somehow"))
+    verifying = Verifying({"cache": [{"a": "wrong"}] * 3, "lake": [{"a": "wrong"}, {}]})
+    verifying.altered_at = at
+    results = verifying.run(tmp_path)
+    found = verifying.looked.get("cache", [])
+    if at < 5:
+        assert (len(found), done.count("cache"), list(results)) == (looks, repairs, ["lake"])
+        assert isinstance(verifying.failed["cache"], ShapeUnknown) and results["lake"].repaired == 1
+    else:
+        assert (len(found), done.count("cache"), list(results)) == (looks, repairs, ["cache"])
+        assert isinstance(verifying.failed["lake"], ShapeUnknown) and verifying.looked["lake"] == []
 
 
 def test_where_nobody_knows_which_sink_fails_each_is_compared_alone(

@@ -72,9 +72,9 @@ class World:
         view = SimpleNamespace(event_types=self.event_types)
         return Settler(view, holding, frontier, None, folder, stays=self.stays, expires=self.expires)  # type: ignore[arg-type]
 
-    def _wait(self, *_: object) -> bool:
+    def _wait(self, *_: object) -> Mapping[str, Mapping[int, int]] | None:
         self.clock += 0.6
-        return self.passes.pop(0)
+        return {} if self.passes.pop(0) else None
 
     def _get(self, keys: Sequence[str]) -> dict[str, Holds]:
         return {key: Holds(self.versions.get(key, 1), digest(self.held[key])) for key in keys if key in self.held}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def setup(folder: Path, clone: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = ["make", "-C", str(clone or folder), "setup", f"PYTHON={folder / 'python'}"]
+    return run(clone or folder, "setup", f"PYTHON={folder / 'python'}")
+
+
+def run(clone: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "-C", str(clone), *words]
     alone = {"PATH": os.environ["PATH"]}  # nothing of the make that may have started this
     return subprocess.run(command, env=alone, capture_output=True, text=True, check=False)
 
@@ -73,6 +78,39 @@ def test_everything_is_compiled_wherever_the_clone_lies(folder: Path, name: str)
     done = setup(folder, clone)
     assert done.returncode == 0, done.stderr
     assert [path.parents[1].name for path in clone.rglob("*.pyc")] == ["cdc"]
+
+
+def test_code_of_others_beside_ours_need_not_compile(folder: Path) -> None:
+    """An environment that somebody has made himself, whose packages have templates or code for another Python."""
+    (folder / "venv" / "lib").mkdir(parents=True)
+    (folder / "venv" / "lib" / "old.py").write_text("print 'of Python 2'\n")
+    done = setup(folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / ".venv" / "ready").is_file()
+
+
+def test_every_room_with_code_is_compiled() -> None:
+    tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    [named] = re.findall(r"^ROOMS := (.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert named.split() == sorted({path.partition("/")[0] for path in tracked.splitlines()})
+
+
+def test_wheels_go_into_a_folder_that_holds_other_things(folder: Path) -> None:
+    """Those of an earlier version are replaced; whatever else is there stays."""
+    theirs, former = folder / "My Downloads", ("headwater-0.1.0-py3-none-any.whl", "headwater_client-0.1.0.tar.gz")
+    theirs.mkdir()
+    (folder / "My").mkdir()
+    for name in ("thesis.tar.gz", "headwater.md", *former):
+        (theirs / name).touch()
+    assert setup(folder).returncode == 0
+    uv = folder / ".venv" / "bin" / "uv"
+    both = ("headwater-0.2.0", "headwater_client-0.2.0")
+    made = {f"{name}{end}" for name in both for end in (".tar.gz", "-py3-none-any.whl")}
+    uv.write_text("#!/bin/sh\n" + "".join(f'touch "$4/{name}"\n' for name in made))
+    done = run(folder, "wheels", f"DIST={theirs}")
+    assert done.returncode == 0, done.stderr
+    assert {one.name for one in theirs.iterdir()} == {"thesis.tar.gz", "headwater.md", *made}
+    assert (folder / "My").is_dir() and all(name in done.stdout for name in made) and "thesis" not in done.stdout
 
 
 def test_the_lock_has_what_the_oldest_python_needs() -> None:

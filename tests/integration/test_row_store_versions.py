@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +34,8 @@ EDGES = [0, 1, 2, 9, 10, 99, 100, 2**53 - 1, 2**53, 2**53 + 1, 2**56 + 1, 10**18
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with redis_servers(Path(tmp_path_factory.mktemp("versions"))) as start:
-        with redis.Redis.from_url(start("--appendonly", "no")) as client:
-            yield client
+    with redis_servers(tmp_path_factory.mktemp("versions")) as start, redis.Redis.from_url(start()) as client:
+        yield client
 
 
 def _raised(server: Any, text: str | bytes, held: list[int | None], positions: list[int], fades: list[bool]) -> Any:

@@ -134,9 +134,7 @@ class RowMaker:
         named = version_id(key, stamp.position, stamp.offset, read=change.snapshot)
         return Incoming(change.table, named, stamp, row, holes, change.ts_ms, change.topic)
 
-    def _row(
-        self, change: Change, after: dict[str, Any], computed: Sequence[Any]
-    ) -> tuple[list[Any], tuple[int, ...]]:
+    def _row(self, change: Change, after: dict[str, Any], computed: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
         unavailable = change.unavailable
         if unavailable and (lost := self._said & frozenset(unavailable)):
             # Spark saw a placeholder there; what it made of that and of the row's new values nobody can put right.

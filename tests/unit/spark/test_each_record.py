@@ -1,4 +1,4 @@
-"""What is done for each record of the log, where a shorter way is taken: what comes out, held against the longer one."""
+"""What is done for each record of the log by a shorter way: what comes out, held against the longer one."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def test_a_row_that_moves_is_seen_where_it_is_now_then_where_it_was() -> None:
     def row(parent: int | None) -> list[Any] | None:
         return None if parent is None else [parent if at == place else "x" for at in range(wide)]
 
-    for before, after, undone, pending, era in product((None, 3, 4), (None, 3), ([], [[8], [4]]), (False, True), (1, 2)):
+    for before, after, undone, pending, era in product(
+        (None, 3, 4), (None, 3), ([], [[8], [4]]), (False, True), (1, 2)
+    ):
         part = Part(Attempt(), ["r"] if pending else [])
         stored = read(write(Stamp(5, 1, 0), undone, body_of(row(before)), era))
         incoming = Incoming("public.t", "7", Stamp(6, 2, 0), row(after), (), 0, "topic")

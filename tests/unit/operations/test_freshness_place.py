@@ -139,7 +139,7 @@ class _Named(list[str]):
 
 def test_what_is_left_of_hundreds_of_topics_is_found_in_one_pass_over_them() -> None:
     ends = {f"t{number}": {0: 5, 1: number} for number in range(9)}
-    entry = LedgerEntry(1, ends, {}, {topic: "A" for topic in ends})
+    entry = LedgerEntry(1, ends, {}, dict.fromkeys(ends, "A"))
     for topics in ([], ["t3"], ["t3", "t8", "t1", "t3"], ["t4", "gone"], [*ends]):
         flow = FlowPlace(_Named(topics), {"t3": {0: 5, 1: 1}, "t4": {0: 9, 1: 4}}, None, False, 1)
         wanted = replace(entry, offsets={topic: end for topic, end in ends.items() if topic in topics})

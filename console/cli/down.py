@@ -62,6 +62,6 @@ def _left(home: Path, *, whole: bool) -> str:
         else "`headwater recapture FILE`, once the new one has its tables"
     )
     return (
-        f"what pipelines keep stays: {', '.join(map(str, kept))}. Where it is of the Postgres that is gone, `headwater run`"
-        f" refuses the next one for it: {way_out}"
+        f"what pipelines keep stays: {', '.join(map(str, kept))}. Where it is of the Postgres that is gone, the next"
+        f" one is refused for it: {way_out}"
     )

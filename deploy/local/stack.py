@@ -53,7 +53,7 @@ class LocalStack:
         port_base: first port; default ``HEADWATER_PORT_BASE``, else 15000.
 
     Raises:
-        StackError: the home or the port base can't be used.
+        StackError: the port base can't be used.
     """
 
     def __init__(self, home: Path | None = None, port_base: int | None = None) -> None:
@@ -78,8 +78,10 @@ class LocalStack:
             Seconds that each server took (0.0: it was already running).
 
         Raises:
-            StackError: a server can't be fetched, started or reached; the others have been started none the less.
+            StackError: the home's path can't be taken by servers (nothing was started); or a server can't be fetched,
+                started or reached (the others have been started none the less).
         """
+        self.site.refuse_mangled()
         say = progress or to_nobody
         services = select([*(DEFAULT if only is None else only), *more], with_needs=True)
         with self._lock(say):

@@ -230,7 +230,7 @@ def untrusted(variable: str, key: str) -> str:
     return (
         f"name a PEM file with all authorities that are to be trusted (the system's, and the one that signed the"
         f" certificate) in {variable}, in the environment of every command, and put the latter into the trust store of"
-        f" Spark's Java (docs/operations.md); or correct {key} (http or https, and the name that the certificate is for)"
+        f" Spark's Java (docs/operations.md); or correct {key} (http or https, and the name that the certificate has)"
     )
 
 

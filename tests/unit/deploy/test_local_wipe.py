@@ -17,7 +17,7 @@ from deploy.local.site import Site
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home whose servers are stopped, with the state of pipelines, one of which follows a Postgres, and a warehouse."""
+    """A home whose servers are stopped, with a warehouse and the state of pipelines, one of which knows a Postgres."""
     monkeypatch.setenv("HEADWATER_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(Keeper, "down", lambda _: False)
     monkeypatch.setattr(Keeper, "find", lambda _: None)
@@ -79,4 +79,4 @@ def test_a_lost_password_is_not_said_to_be_mended_by_a_new_postgres_alone(home: 
     (cluster / "PG_VERSION").touch()
     with pytest.raises(StackError) as raised:
         Endpoints.of(Site.find(home))
-    assert "headwater down --wipe (at its end" in raised.value.fix
+    assert "headwater down --wipe (at its end it says what else" in raised.value.fix

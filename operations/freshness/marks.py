@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from cdc.token import History, differs
@@ -18,8 +18,8 @@ from operations.freshness.log import Look
 
 # Between two moments: while somebody waits the source is looked at far more often.
 BETWEEN_SECONDS = 0.25
-# For so long each moment is kept, of older ones one in so many seconds: who is that far behind is told an age that is
-# too great by as much, and never one that is too small.
+# For so long each moment is kept; of older ones those that lie in between two that are no further apart than this: who
+# is that far behind is told an age that is too great by less than that, and never one that is too small.
 RECENT_SECONDS, APART_SECONDS = 120.0, 10.0
 # How often older ones are gone through.
 THINNED_SECONDS = 60.0
@@ -53,6 +53,7 @@ class Marks:
     def __init__(self) -> None:
         self.history: History | None = None
         self._marks: deque[Mark] = deque(maxlen=KEPT)
+        self._thinned = 0.0  # when (epoch seconds)
 
     def seen(self, look: Look) -> Marks:
         """These, with what a look at the source has found; others where the database is in another history by now.
@@ -77,16 +78,10 @@ class Marks:
             # Nothing was written since: what has the earlier moment has this one.
             self._marks[-1] = replace(newest, at=at)
         elif newest is None or at - newest.at >= BETWEEN_SECONDS:
-            if newest is not None and at // THINNED_SECONDS != newest.at // THINNED_SECONDS:
-                self._thin(at)
             self._marks.append(Mark(at, lsn))
-
-    def _thin(self, now: float) -> None:
-        kept: dict[tuple[bool, float], Mark] = {}
-        for mark in self._marks:
-            old = now - mark.at > RECENT_SECONDS
-            kept[old, mark.at // APART_SECONDS if old else mark.at] = mark  # the newest of those that are together
-        self._marks = deque(kept.values(), maxlen=KEPT)
+            if abs(at - self._thinned) >= THINNED_SECONDS:
+                self._thinned = at
+                self._marks = deque(_thinned(self._marks, at), maxlen=KEPT)
 
     def forget_after(self, now: float) -> None:
         """Forget moments that are still to come: the clock was put back, and what is committed by then is not there."""
@@ -99,7 +94,7 @@ class Marks:
 
     def confirm(self, entry: LedgerEntry) -> None:
         """Note the topics' ends with all moments that the slot has come to."""
-        entry = _sharing(entry, self.last())
+        entry = _sharing(entry, self.last(), [mark.entry for mark in self._marks if mark.entry is not None])
         for at, mark in enumerate(self._marks):
             if mark.entry is None and mark.lsn <= entry.lsn:
                 self._marks[at] = replace(mark, entry=entry)
@@ -112,12 +107,11 @@ class Marks:
         """
         # While a table is read again the entries do not tell of it, and those from before a topic was made anew are of
         # other offsets: by themselves, as those of before and after are, or a search that halves would end at one of
-        # them and never see what is newer. Which are alike `confirm` has found out: it has given them the same parts.
-        alike: dict[tuple[int, int], list[tuple[float, LedgerEntry]]] = {}
+        # them and never see what is newer.
+        alike: dict[Hashable, list[tuple[float, LedgerEntry]]] = {}
         for mark in list(self._marks):
             if mark.entry is not None:
-                kind = id(mark.entry.silent), id(mark.entry.ids)
-                alike.setdefault(kind, []).append((mark.at, mark.entry))
+                alike.setdefault(_kind(mark.entry), []).append((mark.at, mark.entry))
         ends = [(known, bisect_left(known, True, key=lambda one: not reached(one[1]))) for known in alike.values()]
         return max((known[end - 1][0] for known, end in ends if end), default=None)
 
@@ -135,15 +129,47 @@ class Marks:
         return next((mark.at for mark in reversed(list(self._marks)) if mark.entry is not None), None)
 
 
-def _sharing(entry: LedgerEntry, last: LedgerEntry | None) -> LedgerEntry:
-    """The same entry, in which what has not changed since the last one is that one's: of hundreds of topics some are
-    written at a time, and a thousand entries would hold the names, ids and ends of all the others a thousand times."""
+def _thinned(marks: Iterable[Mark], now: float) -> list[Mark]:
+    """All recent moments, and of older ones those that are far enough apart. Of each sort in a row the last stays, so
+    also the newest whose ends are known: what a flow lacks is measured by those, however long the slot stands."""
+    kept: list[Mark] = []
+    for mark in marks:
+        if len(kept) > 1 and now - kept[-1].at > RECENT_SECONDS and _between(kept[-2], kept[-1], mark):
+            kept.pop()
+        kept.append(mark)
+    return kept
+
+
+def _between(before: Mark, mark: Mark, after: Mark) -> bool:
+    """Whether a moment tells hardly more than its neighbours do."""
+    return after.at - before.at <= APART_SECONDS and _sort(before) == _sort(mark) == _sort(after)
+
+
+def _sort(mark: Mark) -> Hashable:
+    return None if mark.entry is None else _kind(mark.entry)
+
+
+def _kind(entry: LedgerEntry) -> Hashable:
+    """What entries have in common whose ends can be compared; ids that are equal are the same ones (``_sharing``)."""
+    return frozenset(entry.silent), id(entry.ids)
+
+
+def _sharing(entry: LedgerEntry, last: LedgerEntry | None, known: Iterable[LedgerEntry]) -> LedgerEntry:
+    """The same entry, in which what has not changed is that of an earlier one: of hundreds of topics some are written
+    at a time, and a thousand entries would hold the names, ids and ends of all the others a thousand times.
+
+    Args:
+        entry: the new one.
+        last: the one before it.
+        known: all: topics may go and come back, and their ids are again those of before.
+    """
     if last is None:
         return entry
-    ends = {topic: known if (known := last.offsets.get(topic)) == end else end for topic, end in entry.offsets.items()}
-    return LedgerEntry(
-        entry.lsn,
-        last.offsets if last.offsets == ends else ends,
-        last.silent if last.silent == entry.silent else entry.silent,
-        last.ids if last.ids == entry.ids else entry.ids,
+    ends = {topic: same if (same := last.offsets.get(topic)) == end else end for topic, end in entry.offsets.items()}
+    different = {id(one.ids): one.ids for one in known}
+    return replace(
+        entry,
+        offsets=last.offsets if last.offsets == ends else ends,
+        silent=last.silent if last.silent == entry.silent else entry.silent,
+        ids=next((ids for ids in different.values() if ids == entry.ids), entry.ids),
     )

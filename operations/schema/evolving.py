@@ -127,6 +127,7 @@ class Evolving:
         self._doubts: dict[Path, float] = {}  # generations that doubt, and since when
         self._doubted: dict[Path, float] = {}  # those that were opened anew because of it, and when
         self._held: dict[Path, list[str]] = {}  # generations of which something is stopped, and the words for it
+        self._widened: set[str] = set()  # sinks that are to keep more tables than their flows know of
         self.former: set[Path] = set()  # those of them that nobody reads any more
         self._work = Work(start)
 
@@ -302,13 +303,11 @@ class Evolving:
 
     def _work_off(self, engine: Engine, busy: Collection[str]) -> list[str]:
         ended, said = self._work.look(self.pipeline)
-        widened = set[str]()
         try:
             for step, error in ended:
-                self._ended(engine, step, error, widened, said)
+                self._ended(engine, step, error, said)
         finally:  # also on a disk that is full: what these sinks are to keep is written down
-            for build in [build for build in engine.builds if build.sink in widened]:
-                engine.take_again(build)  # once, however many tables have come: what it keeps stands still meanwhile
+            self._open_widened(engine)
         named = self._absent.intersection(self.pipeline.source.tables)  # nothing can be done before it is there again
         open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits and table not in named]
         for step in self._work.due(steps_of(open_ones, busy, self._work.failed)):
@@ -316,8 +315,7 @@ class Evolving:
                 said.append(step.begin)
         return said
 
-    def _ended(self, engine: Engine, step: Step, error: str, widened: set[str], said: list[str]) -> None:
-        """Note what a step has done, or why it could not; sinks that keep more tables now go into ``widened``."""
+    def _ended(self, engine: Engine, step: Step, error: str, said: list[str]) -> None:
         # Altered once more between the new generation's promotion and the builder's end: it is not what is wanted.
         frozen = self._frozen(step.sink) if step.builds and not error else frozenset()
         for sink, table, todo in list(self._todo()):
@@ -326,8 +324,15 @@ class Evolving:
                 left = replace(left, rebuild=True) if todo.rebuild and table in frozen else left
                 if todo.new and step.kind == "capture" and not error:
                     left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
-                    widened |= {sink} if left.show else set()
+                    self._widened |= {sink} if left.show else set()
                 self._set(sink, table, left)
+
+    def _open_widened(self, engine: Engine) -> None:
+        """Open sinks that keep more tables now, once for all of them; where that fails in the middle, the next time."""
+        for sink in sorted(self._widened):
+            for build in [build for build in engine.builds if build.sink == sink]:
+                engine.take_again(build)
+            self._widened.discard(sink)
 
     def _frozen(self, sink: str) -> frozenset[str]:
         """Tables that a sink's living generation keeps as they were."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from operations.push.lens import Lens
 from operations.push.verdict import Verdict
 from operations.push.walk import BEGUN, CHOSEN, PROMOTED
 from operations.push.webhook import Sender
+from operations.push.writing import Record, records
 from sinks.contract import Held
 from sinks.redis.read import NoChanges
 from sinks.redis.stream.tail import Entry, Standing
@@ -40,6 +42,7 @@ class World:
         lives: so many steps more (writes to Redis, batches) are made; then the process is gone, behind the last one.
         came: all events that the receiver has taken.
         ids: of all batches that it was sent.
+        records: as which a topic has these batches.
     """
 
     def __init__(self, documents: Documents) -> None:
@@ -49,6 +52,7 @@ class World:
         self.noted: dict[str, str] = {}
         self.came: list[Event] = []
         self.ids: list[str] = []
+        self.records: list[Record] = []
         self.answer: Callable[[Batch], Verdict] = lambda _: Verdict("delivered")
         self.idle: Callable[[], None] = lambda: None
         self.sender: Sender | None = None
@@ -131,6 +135,7 @@ class World:
             if message not in self.ids:
                 self.came += [Event(one.name, one.value, one.cursor) for one in batch.events]
             self.ids.append(message)
+            self.records += records(batch, message)
             self._step()
         return answer
 
@@ -206,6 +211,26 @@ def test_two_walks_through_the_same_documents_end_with_ids_of_their_own() -> Non
         one.live = shown
         one.run()
     assert [each.name for each in one.came].count("ready") == 3 and folded(one.came) == one.documents[1]
+
+
+@pytest.mark.parametrize("documents", [True, False], ids=["documents", "now"])
+def test_each_record_of_a_topic_has_an_id_of_its_own_and_has_it_again_when_it_is_sent_again(documents: bool) -> None:
+    """A `ready` had that of the last change, or of the `ready` before it, and was left out as one that came already."""
+    one = numbers()
+    one.run(filter=EVEN, documents=documents)
+    one.write("k0", {"n": 10, "even": True})
+    one.run(filter=EVEN, documents=documents)
+    for lives in range(1, 12):  # also behind a `ready` that was not noted
+        one.lives = lives
+        with suppress(Killed):
+            one.run(filter=ODD, documents=documents)
+    one.lives = 10**6
+    one.run(filter=ODD, documents=documents)
+    ids = {(each.id, each.value) for each in one.records}
+    assert len({id_ for id_, _ in ids}) == len(ids)
+    readies = [each.id for each in one.records if b'"ready"' in each.value]
+    assert len(set(readies)) == [each.name for each in one.came].count("ready") >= 2
+    assert documents or len(readies) > len(set(readies)), "none was sent again"
 
 
 @pytest.mark.parametrize("more", [{}, {"documents": False}], ids=["documents", "now"])

@@ -233,25 +233,31 @@ def test_each_record_of_a_topic_has_an_id_of_its_own_and_has_it_again_when_it_is
     assert documents or len(readies) > len(set(readies)), "none was sent again"
 
 
-@pytest.mark.parametrize("more", [{}, {"documents": False}], ids=["documents", "now"])
+@pytest.mark.parametrize(("documents", "known"), [(True, None), (False, 2)], ids=["documents", "now"])
 def test_how_far_behind_it_is_is_not_known_while_all_is_told_anew(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, documents: bool, known: int | None
 ) -> None:
-    """What lay behind the place in the generation of before was counted, mostly 0."""
+    """What lay behind the place in the generation of before was counted, mostly 0. Without documents it is known: what
+    has come since the `reset` that waits to be taken."""
     monkeypatch.setattr(delivery, "WORD_SECONDS", 0.0)
     one = world()
-    assert one.run(**more).health.lag_entries == 0
+    assert one.run(documents=documents).health.lag_entries == 0
     one.live, found = 2, list[int | None]()
 
     def away(_batch: Batch) -> Verdict:
         assert one.sender is not None
         found.append(one.sender.health.lag_entries)
-        if len(found) == 3:
+        if len(found) < 3:
+            one.write("k1", {"n": 100 + len(found)})
+        else:
             one.sender.stop()
         return Verdict("again", "down", 0.01)
 
     one.answer = away
-    assert one.run(**more).health.lag_entries is None and found == [None] * 3
+    one.run(documents=documents)
+    assert found == [None, known and 1, known]
+    one.answer = lambda _: Verdict("delivered")
+    assert one.run(documents=documents).health.lag_entries == 0 and folded(one.came)["k1"] == {"n": 102}
 
 
 def test_what_lies_behind_in_a_generation_that_nobody_goes_on_with_is_not_counted(
@@ -348,6 +354,8 @@ def test_without_documents_another_filter_forgets_what_came_and_goes_on_behind_i
     one.write("k0", {"n": 10, "even": True})
     one.run(filter=EVEN, documents=False)
     assert folded(one.came) == {"k0": {"n": 10, "even": True}}
+    one.idle = lambda: one.write("k2", {"n": 12, "even": False})  # while it is sent: looked at, and let pass
+    one.run(filter=EVEN, documents=False)
     one.write("k1", {"n": 11, "even": False})
     for lives in range(1, 5):  # killed before any of it was taken, and behind that
         one.lives = lives

@@ -59,6 +59,7 @@ UNLESS = "unless one of that name was there before with the same"
             hook(from_="now", filter="'a == `2`'"),
             [f"{ON}: its filter is another one, so it is sent `reset` first, and no documents (`from: now`)"],
         ),
+        (hook(filter="'a == `1`'"), hook(filter="' a == `1` '"), []),
         (hook(filter="'a == `1`'"), hook(filter="' a == `1` '", batch="7"), [ON]),
         (
             hook(),

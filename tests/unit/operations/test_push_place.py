@@ -354,7 +354,7 @@ def test_without_documents_another_filter_forgets_what_came_and_goes_on_behind_i
     one.write("k0", {"n": 10, "even": True})
     one.run(filter=EVEN, documents=False)
     assert folded(one.came) == {"k0": {"n": 10, "even": True}}
-    one.idle = lambda: one.write("k2", {"n": 12, "even": False})  # while it is sent: looked at, and let pass
+    one.idle = lambda: one.write("k3", {"n": 13, "even": False})  # looked at, and let pass
     one.run(filter=EVEN, documents=False)
     one.write("k1", {"n": 11, "even": False})
     for lives in range(1, 5):  # killed before any of it was taken, and behind that

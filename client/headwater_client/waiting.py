@@ -162,18 +162,16 @@ class Headwater:
     ) -> Answer:
         """As ``wait``, for coroutines: another thread waits. Answered in time also where none is free.
 
-        Who is cancelled gives the thread back: its question is ended, and no end of the process waits for it.
+        Who is cancelled, or whose time is used up, gives the thread back: the question is ended, and no end of the
+        process waits for it.
         """
         if not _tokens(token):
             return self.wait(token, sinks, **more)
         began, seconds = time.monotonic(), self._seconds(timeout)
 
         def wait() -> Answer:
-            try:
-                left = max(began + seconds - time.monotonic(), 0.0)
-                return self.wait(token, sinks, timeout=left, **more)
-            finally:
-                question.end()
+            left = max(began + seconds - time.monotonic(), 0.0)
+            return self.wait(token, sinks, timeout=left, **more)
 
         question = Question()
         context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
@@ -184,10 +182,8 @@ class Headwater:
             await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
             in_line = not waiting.done() and begun.cancel()
             answer = waiting.result() if waiting.done() else _in_line() if in_line else _silent()
-        except BaseException:  # nobody waits any more: it was cancelled
+        finally:  # nobody waits any more: it was answered or cancelled, or the time is used up
             question.end()
-            raise
-        finally:
             waiting.cancel()  # one that has not begun need not any more
         return replace(answer, seconds=time.monotonic() - began)
 

@@ -167,21 +167,23 @@ class Headwater:
         """
         if not _tokens(token):
             return self.wait(token, sinks, **more)
-        began, seconds = time.monotonic(), self._seconds(timeout)
+        began, seconds, asked = time.monotonic(), self._seconds(timeout), False
 
         def wait() -> Answer:
-            left = max(began + seconds - time.monotonic(), 0.0)
+            nonlocal asked
+            left = began + seconds - time.monotonic()
+            if left + _GRACE_SECONDS <= 0:  # whoever stood before has just been given up, too
+                return _in_line()
+            asked = True
             return self.wait(token, sinks, timeout=left, **more)
 
         question = Question()
         context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
         context.run(ASKED.set, question)
-        begun = _threads(os.getpid()).submit(context.run, wait)
-        waiting = asyncio.wrap_future(begun)
+        waiting = asyncio.wrap_future(_threads(os.getpid()).submit(context.run, wait))
         try:
             await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
-            in_line = not waiting.done() and begun.cancel()
-            answer = waiting.result() if waiting.done() else _in_line() if in_line else _silent()
+            answer = waiting.result() if waiting.done() else _silent() if asked else _in_line()
         finally:  # nobody waits any more: it was answered or cancelled, or the time is used up
             question.end()
             waiting.cancel()  # one that has not begun need not any more

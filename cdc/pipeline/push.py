@@ -51,7 +51,7 @@ class Webhook(Part):
     @property
     def chosen(self) -> str:
         """What is sent of all: the filter. Equal ones choose the same."""
-        return (self.filter or "").strip()
+        return self.filter or ""
 
     @field_validator("url")
     @classmethod
@@ -68,12 +68,14 @@ class Webhook(Part):
     def _filter(cls, value: str | None) -> str | None:
         from cdc.filters import compiled  # only files that have one pay for it
 
+        if value is None:
+            return None
+        text = value.strip()  # no other filter for blanks around it
         try:
-            if value is not None:
-                compiled(value.strip())
+            compiled(text)
         except ConfigError as error:
             raise wrong(f"{error.what.removeprefix('filter: ')} ({error.fix})") from error
-        return value
+        return text
 
 
 def checked_address(value: SecretStr) -> SecretStr:

@@ -1,11 +1,13 @@
-"""A question that somebody else may end: the thread that waits for its answer is free at once, and the server knows."""
+"""A question that somebody else may end: the thread that waits for its answer is free at once."""
 
 from __future__ import annotations
 
+import copy
 import http.client
 import socket
 import threading
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -53,7 +55,7 @@ ASKED: ContextVar[Question | None] = ContextVar("headwater_question", default=No
 
 
 def opened(request: urllib.request.Request, seconds: float) -> Any:
-    """The answer to a request, as ``urllib.request.urlopen`` has it.
+    """The answer to a request, as ``urllib.request.urlopen`` has it: by the opener that the application has installed.
 
     Args:
         request: what is asked.
@@ -63,32 +65,46 @@ def opened(request: urllib.request.Request, seconds: float) -> Any:
         OSError: as there; the question was ended.
         http.client.HTTPException: as there.
     """
-    if ASKED.get() is None:
+    installed = getattr(urllib.request, "_opener", None)  # `install_opener` has no other side
+    question = ASKED.get()
+    # What is no opener of the library's own kind may do anything, and is asked as it is: its question can't be ended.
+    if question is None or type(installed) not in (type(None), urllib.request.OpenerDirector):
         return urllib.request.urlopen(request, timeout=seconds)  # noqa: S310 - its address was checked
-    return _opener().open(request, timeout=seconds)
+    return _noting(installed or _plain(), question).open(request, timeout=seconds)
 
 
-class _Noted(http.client.HTTPConnection):
-    def connect(self) -> None:
-        super().connect()
-        if question := ASKED.get():
-            question.goes_by(self.sock)
+def _noting(opener: urllib.request.OpenerDirector, question: Question) -> urllib.request.OpenerDirector:
+    """An opener that does the same, and lets a question know of each connection."""
+    made = urllib.request.OpenerDirector()
+    made.addheaders = opener.addheaders
+    handlers: list[urllib.request.BaseHandler] = vars(opener)["handlers"]
+    for handler in map(copy.copy, handlers):  # a handler belongs to one opener
+        if isinstance(handler, urllib.request.AbstractHTTPHandler):
+            _let_note(handler, question)
+        made.add_handler(handler)
+    return made
 
 
-class _NotedSecure(_Noted, http.client.HTTPSConnection):
-    pass
+def _let_note(handler: Any, question: Question) -> None:
+    do_open = handler.do_open
 
+    def noted(http_class: Callable[..., http.client.HTTPConnection], *of: Any, **more: Any) -> Any:
+        def connection(*to: Any, **how: Any) -> http.client.HTTPConnection:
+            made = http_class(*to, **how)
+            connect = made.connect
 
-class _Http(urllib.request.HTTPHandler):
-    def do_open(self, http_class: Any, req: urllib.request.Request, **more: Any) -> Any:
-        return super().do_open(_Noted, req, **more)
+            def noted_connect() -> None:
+                connect()
+                question.goes_by(made.sock)
 
+            made.connect = noted_connect  # type: ignore[method-assign]
+            return made
 
-class _Https(urllib.request.HTTPSHandler):
-    def do_open(self, http_class: Any, req: urllib.request.Request, **more: Any) -> Any:
-        return super().do_open(_NotedSecure, req, **more)
+        return do_open(connection, *of, **more)
+
+    handler.do_open = noted
 
 
 @lru_cache(maxsize=1)
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_Http, _Https)
+def _plain() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener()

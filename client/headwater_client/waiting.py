@@ -162,32 +162,30 @@ class Headwater:
     ) -> Answer:
         """As ``wait``, for coroutines: another thread waits. Answered in time also where none is free.
 
-        Who is cancelled gives the thread back: its question is ended, and no end of the process waits for it.
+        Who is cancelled, or whose time is used up, gives the thread back: the question is ended, and no end of the
+        process waits for it.
         """
         if not _tokens(token):
             return self.wait(token, sinks, **more)
-        began, seconds = time.monotonic(), self._seconds(timeout)
+        began, seconds, asked = time.monotonic(), self._seconds(timeout), False
 
         def wait() -> Answer:
-            try:
-                left = max(began + seconds - time.monotonic(), 0.0)
-                return self.wait(token, sinks, timeout=left, **more)
-            finally:
-                question.end()
+            nonlocal asked
+            left = began + seconds - time.monotonic()
+            if left + _GRACE_SECONDS <= 0:  # whoever stood before has just been given up, too
+                return _in_line()
+            asked = True
+            return self.wait(token, sinks, timeout=left, **more)
 
         question = Question()
         context = contextvars.copy_context()  # as `asyncio.to_thread` does: whoever traces requests looks there
         context.run(ASKED.set, question)
-        begun = _threads(os.getpid()).submit(context.run, wait)
-        waiting = asyncio.wrap_future(begun)
+        waiting = asyncio.wrap_future(_threads(os.getpid()).submit(context.run, wait))
         try:
             await asyncio.wait({waiting}, timeout=seconds + _GRACE_SECONDS)
-            in_line = not waiting.done() and begun.cancel()
-            answer = waiting.result() if waiting.done() else _in_line() if in_line else _silent()
-        except BaseException:  # nobody waits any more: it was cancelled
+            answer = waiting.result() if waiting.done() else _silent() if asked else _in_line()
+        finally:  # nobody waits any more: it was answered or cancelled, or the time is used up
             question.end()
-            raise
-        finally:
             waiting.cancel()  # one that has not begun need not any more
         return replace(answer, seconds=time.monotonic() - began)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from cdc.ages import at_least
@@ -16,6 +17,7 @@ from console.http.served import known_sinks, known_views
 from operations.freshness.answers import of_all
 from operations.freshness.sights import NEW_SECONDS
 from operations.freshness.wait import Wait
+from operations.freshness.waits import Waits
 
 # Who waits longer holds a connection that somebody between may have closed long ago.
 LONGEST_MS = 60_000
@@ -57,7 +59,7 @@ class WaitRequest(BaseModel):
 
 
 @router.post("/v1/wait")
-async def wait(body: WaitRequest, asked: Asked) -> dict[str, Any]:
+async def wait(request: Request, body: WaitRequest, asked: Asked) -> dict[str, Any]:
     """Wait until readers can see a write: `visible`, `timeout`, `rejected`, `aborted` or `unknown`; never a lie.
 
     Of several writes the worst is answered, and each in `writes`, in the order of `token` and `tokens`.
@@ -75,12 +77,22 @@ async def wait(body: WaitRequest, asked: Asked) -> dict[str, Any]:
     else:
         begun = waits.begin([Wait(None, sinks, views, search)])
     told = [asyncio.wrap_future(one.known if now else one.ended) for one in begun]
+    watching = asyncio.create_task(_watch(request, waits, begun))
     try:
         await asyncio.wait(told, timeout=max(until - time.monotonic(), 0.0))
-    finally:  # also when who asked has gone
+    finally:  # also when the server ends
+        watching.cancel()
         answers = [waits.give_up(one) for one in begun]
     answer = of_all(answers).to_dict()
     return {**answer, "writes": [one.to_dict() for one in answers]} if body.tokens else answer
+
+
+async def _watch(request: Request, waits: Waits, begun: Sequence[Wait]) -> None:
+    """Who asked and has gone (an aborted page load) holds no place that others wait for."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    for one in begun:
+        waits.give_up(one)
 
 
 @router.get("/v1/sinks/{sink}/freshness")

@@ -17,7 +17,7 @@ from cdc.errors import HeadwaterError, Refused
 from cdc.filters import MAX_CHARS as MAX_FILTER
 from console.http.reports import Asked
 from operations.push import events as told
-from operations.push.cursor import MAX_CHARS
+from operations.push.cursor import MAX_CHARS, RESET
 from operations.push.events import Told
 from operations.push.lens import Lens
 from operations.push.streams import Subscriber
@@ -27,9 +27,6 @@ from operations.push.streams import Subscriber
 SLOW_SECONDS = 20.0
 # Each is a slice: a page of documents has megabytes, and takes a slow line longer than that.
 SLICE_BYTES = 64 << 10
-# The id of a `reset`, a place of no stream: who comes again with it begins anew. With none at all an EventSource would
-# bring the last one that it has, or the cursor of its address, from where there is too little for who has forgotten.
-RESET_ID = b"reset"
 # How a browser's EventSource comes again.
 RETRY = b"retry: 2000\n\n"
 
@@ -158,6 +155,6 @@ _shared_body = lru_cache(maxsize=8)(_body)
 
 
 def _event(one: Told) -> bytes:
-    id_ = RESET_ID if one.name == "reset" else None if one.cursor is None else one.cursor.encode()
-    marked = b"" if id_ is None else b"id: %s\n" % id_
+    id_ = RESET if one.name == "reset" else one.cursor
+    marked = b"" if id_ is None else b"id: %s\n" % id_.encode()
     return b"%sevent: %s\ndata: %s\n\n" % (marked, one.name.encode(), one.data)

@@ -182,13 +182,15 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
 
 def _widened(old: Pipeline, new: Pipeline, sink: str) -> bool:
     """Whether a sink of all tables comes to keep others: it named some before, or the file has more of them captured.
-    One that is captured again it keeps already. Of a schema that is new in the file nobody knows here what is in it."""
-    if new.sinks[sink].tables != "all":
+    One that is captured again it keeps already. Of a schema that is new in the file nobody knows here what is in it.
+    What has written nothing yet takes the tables that there are as it begins."""
+    register = register_of(new, sink)
+    generation = register.generation(register.living())
+    if new.sinks[sink].tables != "all" or not generation.started:
         return False
     if old.sinks[sink].tables != "all":
         return True
-    register = register_of(new, sink)
-    kept = kept_tables(new, register.generation(register.living()))
+    kept = kept_tables(new, generation)
     return any(not old.captures(table) and table not in kept for table in new.source.tables)
 
 

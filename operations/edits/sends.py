@@ -21,12 +21,15 @@ _AGAIN_NOW = {
     "matches": "its queries are others, so it is sent `reset` first, and not who matches now (`from: now`)",
 }
 # What comes first of one that begins. The place of one that has ended stays in Redis, under its name.
-_UNLESS = ", unless one of that name was there before"
+_UNLESS = ", unless one of that name was there before with the same "
 _FIRST = {
-    "changes": "all documents of view {view} are sent first" + _UNLESS,
-    "matches": "who matches now is sent first" + _UNLESS,
+    "changes": "all documents of view {view} are sent first" + _UNLESS + "filter",
+    "matches": "who matches now is sent first" + _UNLESS + "queries",
     "queries": "all documents of view {view} are read first",
 }
+# Its place is kept under its name, whoever takes what is sent: with documents, and without.
+_MOVED = "it goes on where the former address was; another name sends all first"
+_MOVED_NOW = "it goes on where the former address was"
 
 
 @dataclass(frozen=True)
@@ -37,25 +40,29 @@ class Sent:
         change: what it does.
         title: what is called so, in words.
         name, view: of the webhook or topic, and what it follows; of standing queries both are their view's.
-        first: what is done first of one that begins, or is chosen otherwise; "" for nothing.
+        more: what is to be known of it besides; "" for nothing.
+        anew: whether it is sent `reset` first, or all that there is, or reads all of it: one that begins, unless it is
+            sent only what comes, or that was chosen otherwise.
     """
 
     change: Literal["begins", "ends", "changes"]
     title: str
     name: str
     view: str
-    first: str = ""
+    more: str = ""
+    anew: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As ``plan --json`` shows it; no address and no secret is in it."""
-        return {"change": self.change, "title": self.title, "name": self.name, "view": self.view}
+        said = {"change": self.change, "title": self.title, "name": self.name, "view": self.view}
+        return {**said, "anew": self.anew}
 
     def line(self) -> str:
         """The same for people."""
         said = f"run {self.change} {self.title}"
         if self.change == "changes":
             said = f"run goes on with {self.title} as the file has it then"
-        return said + (f": {self.first}" if self.first else "")
+        return said + (f": {self.more}" if self.more else "")
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class _Wanted:
     first: str = ""
     chosen: str = ""  # by what all that it is sent is chosen
     again: str = ""  # what is done first where that has changed
+    url: Any = None
+    moved: str = ""  # where that alone has changed
 
 
 def sends_between(old: Pipeline, new: Pipeline, only: Collection[str] = ()) -> tuple[Sent, ...]:
@@ -76,12 +85,20 @@ def sends_between(old: Pipeline, new: Pipeline, only: Collection[str] = ()) -> t
     """
     before, after = dict(_wanted(old, only)), dict(_wanted(new, only))
     ends = [Sent("ends", one.title, *key[1:3]) for key, one in before.items() if key not in after]
-    begins = [Sent("begins", one.title, *key[1:3], one.first) for key, one in after.items() if key not in before]
-    both = [(key, before[key], one) for key, one in after.items() if key in before and before[key].said != one.said]
-    changes = [
-        Sent("changes", one.title, *key[1:3], "" if one.chosen == was.chosen else one.again) for key, was, one in both
+    begins = [
+        Sent("begins", one.title, *key[1:3], one.first, anew=bool(one.first))
+        for key, one in after.items()
+        if key not in before
     ]
+    both = [(key, before[key], one) for key, one in after.items() if key in before and before[key].said != one.said]
+    changes = [Sent("changes", one.title, *key[1:3], *_otherwise(was, one)) for key, was, one in both]
     return (*ends, *begins, *changes)
+
+
+def _otherwise(was: _Wanted, now: _Wanted) -> tuple[str, bool]:
+    if now.chosen != was.chosen:
+        return now.again, True
+    return ("" if now.url == was.url else now.moved), False
 
 
 def _wanted(pipeline: Pipeline, only: Collection[str]) -> Iterator[tuple[tuple[str, str, str, str], _Wanted]]:
@@ -106,4 +123,6 @@ def _of(pipeline: Pipeline, outlet: Outlet) -> _Wanted:
     said = of[outlet.name]
     documents = said.start == "snapshot"
     again = (_AGAIN if documents else _AGAIN_NOW)[outlet.sends].format(view=outlet.view)
-    return _Wanted(f"{outlet.to} {outlet.name}", said, first if documents else "", said.chosen, again)
+    moved = _MOVED if documents else _MOVED_NOW
+    first = first if documents else ""
+    return _Wanted(f"{outlet.to} {outlet.name}", said, first, said.chosen, again, said.url, moved)

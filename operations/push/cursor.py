@@ -7,6 +7,10 @@ import binascii
 import re
 from dataclasses import dataclass
 
+# What a subscriber keeps in the place of a cursor from a `reset` until all was told: it leads nowhere, so who comes
+# again with it begins anew. With nothing at all an EventSource would bring the last one that it has, or the cursor of
+# its address, from where there is too little for who has forgotten.
+RESET = "reset"
 # Of ours: shorter ones are none, longer ones were not made here.
 MAX_CHARS = 200
 _FORM = re.compile(rb"1\.([0-9]{1,7})\.([0-9a-f]{16})\.([0-9]{1,20}-[0-9]{1,20})")

@@ -78,8 +78,8 @@ class Delivery:
     Attributes:
         cursor: up to where all was taken; None: nothing yet, or nothing that holds since a ``reset``.
         begun: where the batch ended that was under way when somebody stopped; None for none.
-        begins: of one without documents, that nobody has been told of yet: where changes begin to count, and why they
-            begin there.
+        begins: of one without documents, as long as nobody has been told of it: where changes begin to count, and why
+            they begin there.
         otherwise: whether what came before the cursor was chosen by another filter, or other names, than are sent now:
             of what was sent then nobody would ever be told that it left, and of what is to be seen only what changes.
 
@@ -156,7 +156,7 @@ class Delivery:
         """
         if cursor != self.cursor:
             self._hold({"sending": None, **self._at(cursor)})
-            self.cursor, self.begun = cursor, None
+            self.cursor, self.begun, self.begins = cursor, None, None
         if self._health.well():
             self._say(f"{self._sending.title} goes on")
         self._health.lag_entries = 0
@@ -171,7 +171,7 @@ class Delivery:
             return
         self._hold()
         self._spoke = time.monotonic()
-        at, behind = parse_cursor(self.cursor or ""), None
+        at, behind = self._counted(), None
         if at is not None and (standing := Standing(at.generation, at.mark)) == self._tail.standing():
             behind = self._tail.behind(standing, at.place)
         self._health.lag_entries = behind
@@ -185,6 +185,11 @@ class Delivery:
     def kept(self) -> Mapping[str, str]:
         """See ``Lease``."""
         return self._hooks.kept()
+
+    def _counted(self) -> Cursor | None:
+        """From where changes count that were not taken yet: without documents that is known before its ``reset`` is."""
+        begins = None if self.begins is None or self._sending.documents else self.begins[0]
+        return parse_cursor(self.cursor or "") or begins
 
     def _void(self, fields: Mapping[str, Any] | None = None) -> None:
         """From the place that was taken nobody goes on any more, which is noted before a ``reset`` is sent: the stream
@@ -215,7 +220,7 @@ class Delivery:
             fields |= {"delivered_at": f"{health.delivered_at:.3f}", "events": health.events}
         self._hold(fields, None if taken else self._letter(batch, found, message))
         if batch.cursor is not None:
-            self.cursor = batch.cursor
+            self.cursor, self.begins = batch.cursor, None
         self.begun = None
         news = health.well()
         if not taken:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from cdc.errors import SinkUnavailable
 from operations.push import events
-from operations.push.cursor import Cursor, number_of, parse_cursor
+from operations.push.cursor import RESET, Cursor, number_of, parse_cursor
 from operations.push.events import Told
 from operations.push.follows import Follows, Placed, Sees
 from sinks.contract import Held
@@ -28,6 +28,7 @@ PROMOTED, ANEW, READ_ANEW = (
     "readers were moved meanwhile",
 )
 CHOSEN = "another filter, or other queries, choose what is sent"
+UNTOLD = "not everything was told to its end"
 CUT = "what there is could not be read to its end"
 
 
@@ -58,7 +59,8 @@ class Walk:
     ) -> None:
         self._tail, self._view, self._sees, self._documents = tail, view, sees, documents
         self._cursor = None if cursor is None else parse_cursor(cursor)
-        self._why = why if cursor is None else UNKNOWN if self._cursor is None else ""
+        none = UNTOLD if cursor == RESET else UNKNOWN
+        self._why = why if cursor is None else none if self._cursor is None else ""
         self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
         self._held: tuple[bytes, list[Held]] | None = None  # a page of documents that is next
         self._empty = False  # nothing was told since the last reset

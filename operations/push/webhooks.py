@@ -53,7 +53,7 @@ def webhook_of(pipeline: Pipeline, outlet: Outlet) -> Sending:
         ConfigError: its sink keeps no changes of that view (terminal).
     """
     part = pipeline.push[outlet.name]
-    lens = Lens.of(part.filter)
+    lens = Lens.of(part.chosen)
     return Sending(
         pipeline=pipeline.name,
         name=outlet.name,

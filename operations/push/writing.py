@@ -71,12 +71,14 @@ def records(batch: Batch, message: str) -> Iterator[Record]:
 
     Args:
         batch: of any events.
-        message: its id; events that have no cursor have ids by it.
+        message: its id; events that have no cursor of their own have ids by it.
     """
     for number, one in enumerate(batch.events):
-        id_ = one.cursor or f"{message}.{number}"
+        of_a_document = one.name in ("match", "change")
+        # The cursor of a `ready` is that of the entry before it, and of each `ready` that came at the same place.
+        id_ = one.cursor if one.cursor and of_a_document else f"{message}.{number}"
         if one.name != "snapshot":
-            key = _key(one.parts()) if one.name in ("match", "change") else NOBODY
+            key = _key(one.parts()) if of_a_document else NOBODY
             yield Record(id_, key, _value(one.name, one.data, one.cursor))
             continue
         for count, document in enumerate(elements(one.parts()["documents"])):

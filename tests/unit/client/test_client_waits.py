@@ -8,11 +8,13 @@ import os
 import socket
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from headwater_client import Headwater, at_least_as_fresh, max_staleness
@@ -220,14 +222,18 @@ def test_a_coroutine_that_had_to_stand_in_line_waits_as_long_as_is_left(monkeypa
     assert min(one["timeout_ms"] for one in asked) < 4_600 < max(one["timeout_ms"] for one in asked)
 
 
-@pytest.mark.parametrize("writes", ["x", WRITES], ids=["one", "several"])
+@pytest.mark.parametrize(
+    ("writes", "own"), [("x", False), (WRITES, False), ("x", True)], ids=["one", "several", "an opener of its own"]
+)
 def test_who_is_cancelled_gives_the_thread_back_and_the_process_may_end(
-    writes: Any, monkeypatch: pytest.MonkeyPatch
+    writes: Any, own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Aborted page loads kept their threads for the whole time: others stood in line, and no process ended before."""
     monkeypatch.setattr(of_waiting, "_AT_ONCE", 1)
     of_waiting._threads.cache_clear()
     over = threading.Event()
+    if own:
+        installed(monkeypatch)
 
     def answers(asked: dict[str, Any]) -> tuple[int, Any]:
         if asked["timeout_ms"] > 10_000:
@@ -255,6 +261,78 @@ def test_who_is_cancelled_gives_the_thread_back_and_the_process_may_end(
         of_waiting._threads.cache_clear()
     assert (answer.state, answer.code) == ("visible", None)
     assert took < 1 and len(asked) == 2, "of what nobody waits for nothing more is asked"
+
+
+@contextmanager
+def dribbling() -> Iterator[str]:
+    """Sends lines of a head, and no end of it."""
+    over = threading.Event()
+
+    def serve() -> None:
+        with listening.accept()[0] as connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not over.wait(0.05):
+                connection.sendall(b"X-A: 1\r\n")
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        over.set()
+        thread.join()
+
+
+def test_whose_time_is_used_up_gives_the_thread_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line that came gave the server all of its time again: the thread was held until a hundredth one."""
+    monkeypatch.setattr(of_waiting, "_GRACE_SECONDS", 0.3)
+    of_waiting._threads.cache_clear()
+    try:
+        with dribbling() as url:
+            answer = asyncio.run(Headwater(url).wait_async("x", timeout=0.2))
+            began = time.monotonic()
+            of_waiting._threads(os.getpid()).shutdown()
+            took = time.monotonic() - began
+    finally:
+        of_waiting._threads.cache_clear()
+    assert (answer.state, answer.code) == ("unknown", "no-answer") and took < 0.5
+
+
+class Gateway(urllib.request.HTTPHandler):
+    """An application's own way to a server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.went: list[str | None] = []
+
+    def http_open(self, request: urllib.request.Request) -> Any:
+        self.went.append(request.get_header("X-tenant"))
+        return super().http_open(request)
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, *, whole: bool = True) -> list[str | None]:
+    """The ways that were gone through what an application has installed; ``whole``: an opener of the library."""
+    gateway = Gateway()
+    opener = urllib.request.build_opener(gateway)
+    opener.addheaders = [("X-Tenant", "acme")]
+    opener = opener if whole else cast(Any, SimpleNamespace(open=opener.open))
+    monkeypatch.setattr(urllib.request, "_opener", None)  # which takes it out again
+    urllib.request.install_opener(opener)
+    return gateway.went
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_coroutine_goes_the_way_that_the_application_has_installed(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies, certificates and headers of `install_opener` were heeded by `wait`, and not by `wait_async`."""
+    went = installed(monkeypatch, whole=whole)
+    with answering(today) as (url, _):
+        assert Headwater(url).wait("a") and asyncio.run(Headwater(url).wait_async("a"))
+        assert Headwater(url).wait("a") and asyncio.run(Headwater(url).wait_async("a"))
+    assert went == ["acme"] * 4
 
 
 # -- ages --------------------------------------------------------------------------------------------------------------

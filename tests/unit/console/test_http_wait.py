@@ -3,15 +3,19 @@ now."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from headwater_client import Headwater
 
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline
@@ -22,6 +26,7 @@ from console.http import freshness
 from operations.freshness.log import Look
 from operations.freshness.place import FlowSeen, Seen
 from operations.freshness.refresh import REFRESH_SECONDS, Refresher
+from tests.support.serving import running_app
 from tests.unit.console.test_http import client
 
 HERE = History(0x69A5, 1, "3f2a91bc", "0badcafe", 57)
@@ -157,3 +162,25 @@ def test_what_is_not_visible_now_is_said_not_to_be_in_a_moment(
     world.away = True
     answer, took = wait(asking, token=COMMITTED, timeout_ms=0)
     assert answer["reason"] == "Postgres does not answer" and took < 5
+
+
+def test_who_asked_and_has_gone_holds_no_place(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aborted page loads held theirs for all of their time, a minute at most, and all others were refused."""
+    monkeypatch.setattr("operations.freshness.waits.MOST_WAITS", 3)
+    world.applied = 9
+
+    def becomes(code: str | None) -> bool:
+        """Whether who asks is told that before long."""
+        until = time.monotonic() + 10
+        while (answer := headwater.wait(COMMITTED, timeout=0)).code != code and time.monotonic() < until:
+            time.sleep(0.02)
+        return answer.code == code
+
+    with running_app(client(tmp_path).app) as url:
+        headwater = Headwater(url)
+        for _ in range(2):
+            with closing(HTTPConnection(url.removeprefix("http://"))) as aborted:
+                body = json.dumps({"tokens": [COMMITTED] * 3, "timeout_ms": 60_000})
+                aborted.request("POST", "/v1/wait", body, {"Content-Type": "application/json"})
+                assert becomes("too-many-waits")
+            assert becomes(None)

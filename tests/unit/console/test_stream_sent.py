@@ -16,7 +16,7 @@ from operations.push import events as told
 from operations.push.cursor import Cursor
 from operations.push.events import Changes, Told
 from operations.push.lens import Lens
-from operations.push.walk import Walk
+from operations.push.walk import UNKNOWN, UNTOLD, Walk
 from sinks.redis.stream.tail import Entry, Standing
 
 SUBSCRIBER = cast(Any, SimpleNamespace(leave=lambda: None, close=lambda: None))
@@ -111,7 +111,10 @@ def test_a_stream_that_breaks_off_behind_a_reset_begins_anew(line: Line, pages: 
     sent(line, [told.ready(BEGUN, "v")], *pages)
     of_its_address = BEGUN.text()  # `?cursor=`, which an EventSource brings each time
     walk = Walk(cast(Any, Generations()), "v", Changes(Lens()), line.last or of_its_address)
-    assert [one.name for one in walk.step()] == ["reset"]
+    [reset] = walk.step()
+    assert (reset.name, reset.value) == ("reset", {"why": UNTOLD}), "it was told that this cursor is none"
+    [reset] = Walk(cast(Any, Generations()), "v", Changes(Lens()), "anything").step()
+    assert reset.value == {"why": UNKNOWN}
 
 
 def test_behind_its_ready_a_stream_goes_on_where_it_was(line: Line) -> None:

@@ -40,13 +40,13 @@ def hook(**changed: str) -> Pipeline:
 
 
 ON = "run goes on with webhook orders as the file has it then"
-UNLESS = "unless one of that name was there before"
+UNLESS = "unless one of that name was there before with the same"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (file(), hook(), [f"run begins webhook orders: all documents of view order are sent first, {UNLESS}"]),
+        (file(), hook(), [f"run begins webhook orders: all documents of view order are sent first, {UNLESS} filter"]),
         (file(), hook(from_="now"), ["run begins webhook orders"]),
         (hook(), file(), ["run ends webhook orders"]),
         (
@@ -59,25 +59,41 @@ UNLESS = "unless one of that name was there before"
             hook(from_="now", filter="'a == `2`'"),
             [f"{ON}: its filter is another one, so it is sent `reset` first, and no documents (`from: now`)"],
         ),
+        (hook(filter="'a == `1`'"), hook(filter="' a == `1` '"), []),
         (hook(filter="'a == `1`'"), hook(filter="' a == `1` '", batch="7"), [ON]),
         (
             hook(),
             file(f"orders: {HOOK.replace(SECRET, OTHER_SECRET)}"),
             [ON],
         ),
+        (
+            hook(batch="7"),
+            file(f"orders: {HOOK.replace('http://x/', 'http://y/')}"),
+            [f"{ON}: it goes on where the former address was; another name sends all first"],
+        ),
+        (
+            hook(from_="now"),
+            file(f"orders: {HOOK.replace('http://x/', 'http://y/').replace('{', '{from: now, ')}"),
+            [f"{ON}: it goes on where the former address was"],
+        ),
+        (  # by another filter it is told all in any case
+            hook(),
+            file(f"orders: {HOOK.replace('http://x/', 'http://y/').replace('{', '{filter: a, ')}"),
+            [f"{ON}: its filter is another one, so it is sent `reset` and all documents of view order that pass it"],
+        ),
         (  # its place is kept with the view's changes: of another view it begins anew
             hook(),
             file(f"orders: {HOOK.replace('view: order', 'view: other')}"),
             [
                 "run ends webhook orders",
-                f"run begins webhook orders: all documents of view other are sent first, {UNLESS}",
+                f"run begins webhook orders: all documents of view other are sent first, {UNLESS} filter",
             ],
         ),
         (
             file(),
             file(queries=f"order: {{{TOPIC}}}"),
             [
-                f"run begins topic out: who matches now is sent first, {UNLESS}",
+                f"run begins topic out: who matches now is sent first, {UNLESS} queries",
                 "run begins standing queries of view order",
             ],
         ),
@@ -117,6 +133,23 @@ def test_what_is_sent_otherwise_is_a_change_that_is_told(old: Pipeline, new: Pip
     assert len(found.to_dict()["sends"]) == len(said) and "http" not in str(found.to_dict())
     plan = Plan("p", [], [], [], found)
     assert plan.asked() == said and plan.closing("f").startswith(f"{len(said)} change" if said else "nothing to change")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "anew"),
+    [
+        (file(), hook(), True),
+        (file(), hook(from_="now"), False),
+        (hook(), file(), False),
+        (hook(), hook(filter="a"), True),
+        (hook(from_="now"), hook(from_="now", filter="a"), True),
+        (hook(), file(f"orders: {HOOK.replace('http://x/', 'http://y/')}"), False),
+        (hook(), hook(batch="7"), False),
+    ],
+)
+def test_a_program_too_is_told_whether_everything_is_sent_first(old: Pipeline, new: Pipeline, anew: bool) -> None:
+    [one] = changes_between(old, new).to_dict()["sends"]
+    assert one["anew"] is anew
 
 
 def test_a_run_that_was_started_without_the_sink_sends_nothing_of_it() -> None:

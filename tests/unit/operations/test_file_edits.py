@@ -184,14 +184,21 @@ def test_a_sink_that_comes_to_keep_all_tables_is_told(files: Files) -> None:
     assert list(other.rebuilt) == ["lake"] and not other.widened  # the next one keeps them from its beginning
 
 
+KEPT = ["public.t", "public.w"]
+
+
 @pytest.mark.parametrize(("more", "line"), [("public.x", TAKES_UP), ('"sales.*"', MAY_TAKE_UP)])
 def test_a_sink_of_all_tables_that_is_opened_anew_for_a_table_more_is_told(files: Files, more: str, line: str) -> None:
     """All tables of a warehouse were behind for minutes at each edit of the list, and `plan` had not said it."""
     some = "\n  some: {type: redis, tables: [public.t], url: 'redis://127.0.0.1:1', key_prefix: 's:'}"
     text = files.text(more=LAKE + some)
     old, new = loads(text, ""), loads(text.replace("public.w]", f"public.w, {more}]"), "")
+    for begin in (lambda *_: None, lambda sink: define(register_of(old, sink).generation(1), old, KEPT)):
+        for sink in ("lake", "some"):
+            begin(sink)
+        assert changes_between(old, new).lines() == [], "what has written nothing takes the tables that there are"
     for sink in ("lake", "some"):
-        define(register_of(old, sink).generation(1), old, ["public.t", "public.w"])
+        filled(old, sink)
     changes = changes_between(old, new)
     assert (changes.widened, changes.reopened, changes.lines()) == (("lake",), (), [line.format("lake")])
     if more == "public.x":  # captured by its schema already

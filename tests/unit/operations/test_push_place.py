@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from operations.push.lens import Lens
 from operations.push.verdict import Verdict
 from operations.push.walk import BEGUN, CHOSEN, PROMOTED
 from operations.push.webhook import Sender
+from operations.push.writing import Record, records
 from sinks.contract import Held
 from sinks.redis.read import NoChanges
 from sinks.redis.stream.tail import Entry, Standing
@@ -40,6 +42,7 @@ class World:
         lives: so many steps more (writes to Redis, batches) are made; then the process is gone, behind the last one.
         came: all events that the receiver has taken.
         ids: of all batches that it was sent.
+        records: as which a topic has these batches.
     """
 
     def __init__(self, documents: Documents) -> None:
@@ -49,6 +52,7 @@ class World:
         self.noted: dict[str, str] = {}
         self.came: list[Event] = []
         self.ids: list[str] = []
+        self.records: list[Record] = []
         self.answer: Callable[[Batch], Verdict] = lambda _: Verdict("delivered")
         self.idle: Callable[[], None] = lambda: None
         self.sender: Sender | None = None
@@ -131,6 +135,7 @@ class World:
             if message not in self.ids:
                 self.came += [Event(one.name, one.value, one.cursor) for one in batch.events]
             self.ids.append(message)
+            self.records += records(batch, message)
             self._step()
         return answer
 
@@ -208,25 +213,51 @@ def test_two_walks_through_the_same_documents_end_with_ids_of_their_own() -> Non
     assert [each.name for each in one.came].count("ready") == 3 and folded(one.came) == one.documents[1]
 
 
-@pytest.mark.parametrize("more", [{}, {"documents": False}], ids=["documents", "now"])
+@pytest.mark.parametrize("documents", [True, False], ids=["documents", "now"])
+def test_each_record_of_a_topic_has_an_id_of_its_own_and_has_it_again_when_it_is_sent_again(documents: bool) -> None:
+    """A `ready` had that of the last change, or of the `ready` before it, and was left out as one that came already."""
+    one = numbers()
+    one.run(filter=EVEN, documents=documents)
+    one.write("k0", {"n": 10, "even": True})
+    one.run(filter=EVEN, documents=documents)
+    for lives in range(1, 12):  # also behind a `ready` that was not noted
+        one.lives = lives
+        with suppress(Killed):
+            one.run(filter=ODD, documents=documents)
+    one.lives = 10**6
+    one.run(filter=ODD, documents=documents)
+    ids = {(each.id, each.value) for each in one.records}
+    assert len({id_ for id_, _ in ids}) == len(ids)
+    readies = [each.id for each in one.records if b'"ready"' in each.value]
+    assert len(set(readies)) == [each.name for each in one.came].count("ready") >= 2
+    assert documents or len(readies) > len(set(readies)), "none was sent again"
+
+
+@pytest.mark.parametrize(("documents", "known"), [(True, None), (False, 2)], ids=["documents", "now"])
 def test_how_far_behind_it_is_is_not_known_while_all_is_told_anew(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, documents: bool, known: int | None
 ) -> None:
-    """What lay behind the place in the generation of before was counted, mostly 0."""
+    """What lay behind the place in the generation of before was counted, mostly 0. Without documents it is known: what
+    has come since the `reset` that waits to be taken."""
     monkeypatch.setattr(delivery, "WORD_SECONDS", 0.0)
     one = world()
-    assert one.run(**more).health.lag_entries == 0
+    assert one.run(documents=documents).health.lag_entries == 0
     one.live, found = 2, list[int | None]()
 
     def away(_batch: Batch) -> Verdict:
         assert one.sender is not None
         found.append(one.sender.health.lag_entries)
-        if len(found) == 3:
+        if len(found) < 3:
+            one.write("k1", {"n": 100 + len(found)})
+        else:
             one.sender.stop()
         return Verdict("again", "down", 0.01)
 
     one.answer = away
-    assert one.run(**more).health.lag_entries is None and found == [None] * 3
+    one.run(documents=documents)
+    assert found == [None, known and 1, known]
+    one.answer = lambda _: Verdict("delivered")
+    assert one.run(documents=documents).health.lag_entries == 0 and folded(one.came)["k1"] == {"n": 102}
 
 
 def test_what_lies_behind_in_a_generation_that_nobody_goes_on_with_is_not_counted(
@@ -323,6 +354,8 @@ def test_without_documents_another_filter_forgets_what_came_and_goes_on_behind_i
     one.write("k0", {"n": 10, "even": True})
     one.run(filter=EVEN, documents=False)
     assert folded(one.came) == {"k0": {"n": 10, "even": True}}
+    one.idle = lambda: one.write("k3", {"n": 13, "even": False})  # looked at, and let pass
+    one.run(filter=EVEN, documents=False)
     one.write("k1", {"n": 11, "even": False})
     for lives in range(1, 5):  # killed before any of it was taken, and behind that
         one.lives = lives

@@ -221,7 +221,7 @@ class Settler:
             return keys
         kept = self._keys()
         for page in keys.pages(LOOKED_FOR):
-            missing = [bare for kind, bare in map(unmarked, page) if kind == "missing"]
+            missing = [bare for kind, bare in map(unmarked, page) if kind in ("missing", "doubted")]
             others = routed_elsewhere(self.holding.opened.pipeline, self.view, missing) if missing else set[str]()
             result.expected -= len(others)
             for key in page:

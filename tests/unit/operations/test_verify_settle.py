@@ -233,6 +233,10 @@ def test_an_event_of_before_its_type_had_a_topic_is_not_missing(settled: Any) ->
     result, certain = settled(late, wait=0.5)
     assert (result.missing, result.expected, result.caught_up, certain) == (["lost", "hot"], 9, False, 3)
     assert len(late.asked_for) == 2, "the log is read once, when it is told what differs"
+    forgets = world(True)
+    forgets.expires = True
+    result, certain = settled(forgets)
+    assert (result.doubted, result.missing, result.expected, certain) == (["lost", "hot"], [], 9, 1), "nor has it expired"
     whole = world(True)
     whole.event_types = ()
     assert settled(whole)[0].missing == ["lost", "old"] and whole.asked_for == ()

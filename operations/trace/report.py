@@ -222,6 +222,7 @@ class _Case:
             "joined": isinstance(view, JoinedView),
             "where": view.where,
             "stays": _stays(view),
+            "ttl_seconds": getattr(opened.part, "ttl_seconds", None),
             "generation": opened.number,
             "state": state,
             "last_error": None if status is None else status.last_error,

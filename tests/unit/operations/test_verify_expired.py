@@ -13,16 +13,20 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import loads
+from cdc.view import View
+from operations.holding import holding
 from operations.opened import Opened
 from operations.state.folder import register_of
 from operations.verify import verifier
 from operations.verify.expired import may_have_expired
 from operations.verify.verifier import Asked, Verifier
+from sinks.redis import RedisSink
 from spark.disk import register as registers
 from spark.disk.state import Generation
 from tests.support.watched_file import TEXT
 
 DAY = 86_400
+ORDERS = Table("public", "orders", (Column("id", "int4", "int4"),), ("id",))
 
 
 def build(folder: Path, ttl: int | None, number: int) -> Opened:
@@ -75,6 +79,12 @@ def test_the_first_generation_is_as_old_as_its_first_query(tmp_path: Path) -> No
     assert may_have_expired(made), "the other flow came later"
 
 
+def test_what_was_lost_the_server_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RedisSink, "lost", lambda _sink, view, keys: {key for key in keys if key == view})
+    with holding(build(tmp_path, DAY, 1), View.identity(ORDERS)) as held:
+        assert held.lost(["orders", "other"]) == {"orders"}
+
+
 @pytest.mark.parametrize("ttl", [None, DAY])
 def test_verify_asks_it_of_each_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ttl: int | None) -> None:
     monkeypatch.setattr(verifier, "holding", lambda *_: nullcontext())
@@ -83,7 +93,6 @@ def test_verify_asks_it_of_each_sink(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(verifier, "Frontier", lambda *_: None)
     made = build(tmp_path, ttl, 1)
     begun(made.generation, 2 * DAY)
-    orders = Table("public", "orders", (Column("id", "int4", "int4"),), ("id",))
-    asking = Verifier(made.pipeline, Catalogue({"public.orders": orders}, "1", 1), Asked(), lambda _: None)
+    asking = Verifier(made.pipeline, Catalogue({"public.orders": ORDERS}, "1", 1), Asked(), lambda _: None)
     with asking._settler(SimpleNamespace(outlives_rows=True), made, tmp_path) as settler:  # type: ignore[arg-type]
         assert (settler.expires, settler.stays) == (ttl is not None, True)

@@ -303,7 +303,7 @@ def identity_of(view: View) -> Callable[[Row], str]:
 
 def sampled_ids(connection: Connection, view: View, count: int, seed: int, *, any_will_do: bool = False) -> list[str]:
     """Random documents' ids: of a large table from random blocks, so that little of it is read, unless too few of the
-    view's rows lie there; where ``any_will_do``, what lies there is enough, and if that is nothing the first rows are."""
+    view's rows lie there. Where ``any_will_do``, what lies there is enough, and if that is nothing, the first rows."""
     known = rows_of(connection, view.table)
     columns, table = _columns(view.table, view.key), _named(view.table)
     heads, named = [column.name for column in columns], identity_of(view)

@@ -136,8 +136,8 @@ class Verifier:
                 self.failed[name] = error
         if asked.views:
             self._leave_out({name: view_names(pipeline, registers[name], asked.generation) for name in self.failed})
-        for name, error in self.failed.items():
-            self._fail(name, error)
+        for name, why in self.failed.items():
+            self._fail(name, why)
         self._refuse_nothing()
         self._spark: SparkSession | None = None
 

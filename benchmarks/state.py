@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from benchmarks.results import Measurement
 from cdc.catalogue import Column, Table
 from cdc.join.incoming import Incoming, RowMaker
-from cdc.join.rows import Stamp
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
+from cdc.records.change import Change, Op
 from deploy.local.stack import LocalStack
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
@@ -114,8 +114,10 @@ def row_of(
     makers: dict[str, RowMaker], table: str, key: int, row: dict[str, int], position: int, offset: int
 ) -> Incoming:
     """A change of one of them, as it comes from the log."""
-    made, holes = makers[f"public.{table}"]._row(dict(row), (), (), "t")
-    return Incoming(f"public.{table}", str(key), Stamp(position, offset, 0), made, holes, 0, "t")
+    maker = makers[f"public.{table}"]
+    named = {name: row[name] for name in maker.layout.table.primary_key}
+    change = Change(f"public.{table}", Op.UPDATE, named, dict(row), position, "t", 0, offset, 0)
+    return maker.make(change)._replace(key=str(key))
 
 
 def refused(change: Incoming, error: Exception) -> None:

@@ -148,6 +148,7 @@ def _write(
 
 def _account(spec: FlowSpec, group: list[Entry], answers: list[Answer], count: Counter[str]) -> list[DeadLetter]:
     letters = []
+    position, ts_ms = count["position"], count["ts_ms"]
     for entry, answer in zip(group, answers, strict=True):
         if answer.outcome is Outcome.REJECTED:
             count["rejected"] += 1
@@ -156,8 +157,8 @@ def _account(spec: FlowSpec, group: list[Entry], answers: list[Answer], count: C
             count["stale"] += 1
         else:
             count["deleted" if entry.document is None else "written"] += 1
-        count["position"] = max(count["position"], entry.version)
-        count["ts_ms"] = max(count["ts_ms"], entry.ts_ms)
+        position, ts_ms = max(position, entry.version), max(ts_ms, entry.ts_ms)
+    count["position"], count["ts_ms"] = position, ts_ms
     return letters
 
 

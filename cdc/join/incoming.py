@@ -107,19 +107,18 @@ class RowMaker:
             UnavailableValue: Spark SQL over the row names a large column whose value is not in the event, or a row that
                 begins lacks one: it has come from another key, and no row of its own is before it (terminal).
         """
-        where = f"{change.topic}/{change.partition}/{change.offset}"
         position = TOMBSTONE if change.op is Op.TOMBSTONE else change.position
         stamp = Stamp(position, change.offset, change.partition)
         try:
             key = self.key(change.key)
             if self.layout.versions:
-                return self._version(change, key, stamp, where)
+                return self._version(change, key, stamp)
             if change.after is None:
                 return Incoming(change.table, key, stamp, None, (), change.ts_ms, change.topic)
-            row, holes = self._row(change.after, change.unavailable, computed, where)
+            row, holes = self._row(change, change.after, computed)
         except types.REFUSALS as error:
             raise DecodeError(
-                f"record {where}: a value of {change.table} is not of its column's type: {error}",
+                f"record {_where(change)}: a value of {change.table} is not of its column's type: {error}",
                 means="the table's definition may have changed since `headwater apply`",
                 fix="run `headwater apply` and start again; the record is in the dead letters",
             ) from error
@@ -128,19 +127,18 @@ class RowMaker:
             raise lacking(made, "the row has come from another key")
         return made
 
-    def _version(self, change: Change, key: str, stamp: Stamp, where: str) -> Incoming:
+    def _version(self, change: Change, key: str, stamp: Stamp) -> Incoming:
         """A change of a table whose versions are kept: a row of its own, also if it ends the row."""
-        row, holes = self._row(change.after or dict(change.key), change.unavailable, (), where)
+        row, holes = self._row(change, change.after or dict(change.key), ())
         row += told(change)
         named = version_id(key, stamp.position, stamp.offset, read=change.snapshot)
         return Incoming(change.table, named, stamp, row, holes, change.ts_ms, change.topic)
 
-    def _row(
-        self, after: dict[str, Any], unavailable: Sequence[str], computed: Sequence[Any], where: str
-    ) -> tuple[list[Any], tuple[int, ...]]:
+    def _row(self, change: Change, after: dict[str, Any], computed: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
+        unavailable = change.unavailable
         if unavailable and (lost := self._said & frozenset(unavailable)):
             # Spark saw a placeholder there; what it made of that and of the row's new values nobody can put right.
-            raise not_in_the_log(self.layout.table.qualified, tuple(sorted(lost)), where)
+            raise not_in_the_log(self.layout.table.qualified, tuple(sorted(lost)), _where(change))
         columns = self.layout.columns
         try:
             row = list(self._values(after))
@@ -150,6 +148,8 @@ class RowMaker:
             if row[index] is not None and name not in unavailable:
                 convert(row[index])
         holes = [index for index, name in enumerate(columns) if name in unavailable] if unavailable else []
+        if not self._sources:
+            return row, tuple(holes)
         for number, (aggregate, (column, canonical)) in enumerate(
             zip(self.layout.aggregates, self._sources, strict=True)
         ):
@@ -164,6 +164,11 @@ class RowMaker:
                 value = 1 if _counts(aggregate) else (value if canonical is None else canonical(value))
             row.append(_plain(value))
         return row, tuple(holes)
+
+
+def _where(change: Change) -> str:
+    """Topic, partition and offset for messages."""
+    return f"{change.topic}/{change.partition}/{change.offset}"
 
 
 def _mentioned(aggregate: Aggregate, layout: TableLayout) -> set[str]:

@@ -55,8 +55,10 @@ def _value(one: pa.Array) -> Any:
 
 
 def _values(array: pa.Array) -> list[Any]:
+    # Once it is told what maps are to be, PyArrow asks each value for itself, of whichever type: twenty times as dear.
+    maps = "lossy" if pa.types.is_nested(array.type) else None
     try:
-        values: list[Any] = array.to_pylist(maps_as_pydicts="lossy")
+        values: list[Any] = array.to_pylist(maps_as_pydicts=maps)
     except OverflowError:
         kind = array.type
         counted = array.cast(retyped(kind, counted_type)).to_pylist(maps_as_pydicts="lossy")

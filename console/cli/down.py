@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from cdc.errors import StateError
 from console.cli.shared.local_options import chosen, only_option
 from console.cli.shared.options import confirm
 
@@ -19,58 +17,51 @@ from console.cli.shared.options import confirm
 def command(only: str | None, wipe: bool, yes: bool) -> None:
     """Stop the local servers that `headwater up` started in this HEADWATER_HOME, and no others.
 
-    With --wipe all begins afresh: besides the servers' data, `state` and `warehouse` of that folder go, where the
-    examples, and by default all pipelines, keep what they know of these servers. Of a pipeline over a database of your
-    own, `headwater drop` it before: its slot stays there else, and keeps WAL. With --only they stay.
-
     \b
     Examples:
       headwater down
       headwater down --only connect
       headwater down --wipe --yes
     """
-    from deploy.local.stack import STATE, LocalStack
+    from deploy.local.services.postgres import Postgres
+    from deploy.local.stack import LocalStack
 
     stack = LocalStack()
     names = chosen(only)
-    kept = _kept(stack.pipelines(), stack.site.home) if wipe else ""
-    if wipe and names is None:
-        _refuse_living(stack.site.home / STATE)
     if wipe and not yes:
-        what = ", ".join(names) if names is not None else f"every server{kept}"
+        what = ", ".join(names) if names is not None else "every server"
         confirm(f"Delete the data of {what} in {stack.site.home}?")
     stopped = stack.down(names, click.echo)
     if not stopped:
         click.echo("nothing was running")
-    if not wipe:
-        return
-    stack.wipe(names)
-    if names is None:
-        click.echo(f"data deleted{kept}")
-        return
-    click.echo("data deleted")
-    if kept:
-        click.echo(
-            f"in {stack.site.home} stay{kept.removeprefix(',')}, which still know of these data: where a pipeline is"
-            " refused for it, the message has the way out; `headwater down --wipe` deletes them too"
-        )
+    if wipe:
+        wiped = stack.wipe(names)
+        click.echo("data deleted")
+        if Postgres.name in wiped and (left := _left(stack.site.home, whole=names is None)):
+            click.echo(left)
 
 
-def _kept(pipelines: Sequence[str], home: Path) -> str:
-    """What pipelines have kept in this home, as a part of a sentence; empty if there is nothing."""
-    from deploy.local.stack import WAREHOUSE
+def _left(home: Path, *, whole: bool) -> str:
+    """What to do about what pipelines keep of a Postgres that is gone; empty if they keep nothing. It is told and not
+    done: a home holds also what pipelines keep of other servers.
 
-    state = f", the state of {', '.join(pipelines)}" if pipelines else ""
-    return f"{state}{', the warehouse' if (home / WAREHOUSE).exists() else ''}"
+    Args:
+        home: where the servers were.
+        whole: the log and the sinks are gone as well. Else these know of it too, and are not rid of it with a folder.
+    """
+    from operations.state.folder import bound
 
-
-def _refuse_living(state: Path) -> None:
-    """Who runs would write what it knows of the former servers into the folder again."""
-    from operations.state.folder import living
-
-    if run := living(state):
-        raise StateError(
-            f"what lies in {state} is being run: {', '.join(run)}",
-            means="nothing was stopped and nothing deleted",
-            fix="stop that process first (Ctrl-C or SIGTERM)",
-        )
+    kept = bound(home / "state")
+    if whole and (warehouse := home / "warehouse").exists():
+        kept.append(warehouse)
+    if not kept:
+        return ""
+    way_out = (
+        "remove it before the next `headwater apply` or `make demo`"
+        if whole
+        else "`headwater recapture FILE`, once the new one has its tables"
+    )
+    return (
+        f"what pipelines keep stays: {', '.join(map(str, kept))}. Where it is of the Postgres that is gone, the next"
+        f" one is refused for it: {way_out}"
+    )

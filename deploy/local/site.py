@@ -78,16 +78,24 @@ class Site:
         """From arguments, else ``HEADWATER_HOME`` / ``HEADWATER_PORT_BASE``, else ``.headwater`` here and 15000.
 
         Raises:
-            StackError: the port base is no number in range, or the folder's name holds characters servers can't take.
+            StackError: the port base is no number in range.
         """
         place = (home or Path(os.environ.get("HEADWATER_HOME") or ".headwater")).expanduser().absolute()
-        if not PLAIN_PATH.fullmatch(str(place)):
+        return cls(place, configured_base() if port_base is None else _number(str(port_base)))
+
+    def refuse_mangled(self) -> None:
+        """Refuse to start servers where they can't be. What runs there since an older version can be stopped, and who
+        wants no server of ours is not held up by the folder's name.
+
+        Raises:
+            StackError: the folder's path holds characters that servers can't take.
+        """
+        if not PLAIN_PATH.fullmatch(str(self.home)):
             raise StackError(
-                f"HEADWATER_HOME {str(place)!r} holds a blank or another character that the servers can't take",
+                f"HEADWATER_HOME {str(self.home)!r} holds a blank or another character that the servers can't take",
                 fix="set HEADWATER_HOME (default: .headwater in the current folder) to a folder whose path has only"
                 " letters from a to z, digits and / . _ + @ ~ = -",
             )
-        return cls(place, configured_base() if port_base is None else _number(str(port_base)))
 
     def port(self, name: str) -> int:
         """The port of a server, or of its second listener, by its name in PORTS."""

@@ -26,9 +26,6 @@ from deploy.local.services.base import Service
 from deploy.local.services.registry import DEFAULT, SERVICES, select
 from deploy.local.site import SYSTEM_DATA, Site
 
-# Where pipelines keep what they know of the servers, by the examples' files and by the default of ``engine.state_dir``.
-STATE, WAREHOUSE = "state", "warehouse"
-
 
 @dataclass(frozen=True)
 class ServiceState:
@@ -56,7 +53,7 @@ class LocalStack:
         port_base: first port; default ``HEADWATER_PORT_BASE``, else 15000.
 
     Raises:
-        StackError: the home or the port base can't be used.
+        StackError: the port base can't be used.
     """
 
     def __init__(self, home: Path | None = None, port_base: int | None = None) -> None:
@@ -81,8 +78,10 @@ class LocalStack:
             Seconds that each server took (0.0: it was already running).
 
         Raises:
-            StackError: a server can't be fetched, started or reached; the others have been started none the less.
+            StackError: the home's path can't be taken by servers (nothing was started); or a server can't be fetched,
+                started or reached (the others have been started none the less).
         """
+        self.site.refuse_mangled()
         say = progress or to_nobody
         services = select([*(DEFAULT if only is None else only), *more], with_needs=True)
         with self._lock(say):
@@ -149,35 +148,38 @@ class LocalStack:
                     list(pool.map(stop, level))
         return [name for name in SERVICES if name in stopped]
 
-    def wipe(self, only: Sequence[str] | None = None) -> None:
+    def wipe(self, only: Sequence[str] | None = None) -> list[str]:
         """Delete the data of stopped servers for good.
 
         Args:
-            only: names of servers. If None, all, and what pipelines have kept in this home: their state tells of logs
-                and tables that are gone then, and each would be refused for it.
+            only: names of servers; all if None.
+
+        Returns:
+            Names of the servers that had any.
 
         Raises:
             StackError: one of them runs.
         """
-        services = select(only, with_needs=False)
+        services, wiped = select(only, with_needs=False), list[str]()
         with self._lock(to_nobody):
             for service in services:
                 if Keeper(service, self.site).find() is not None:
                     raise StackError(f"{service.name} is running: its data stay", fix="stop it first: headwater down")
             for service in services:
                 place = self.site.folder("data") / service.name
-                if place.is_symlink() and (target := place.resolve()).is_relative_to(SYSTEM_DATA):
-                    shutil.rmtree(target, ignore_errors=True)
-                    with suppress(OSError):  # another server's data are still there
-                        target.parent.rmdir()
-                _delete(place)
-            for kept in (STATE, WAREHOUSE) if only is None else ():
-                _delete(self.site.home / kept)
-
-    def pipelines(self) -> list[str]:
-        """Names of the pipelines that keep their state in this home."""
-        state = self.site.home / STATE
-        return sorted(one.name for one in state.glob("[!.]*") if one.is_dir())
+                if place.is_symlink():
+                    target = place.resolve()
+                    if target.is_relative_to(SYSTEM_DATA):
+                        shutil.rmtree(target, ignore_errors=True)
+                        with suppress(OSError):  # another server's data are still there
+                            target.parent.rmdir()
+                    place.unlink()
+                elif place.exists():
+                    shutil.rmtree(place)
+                else:
+                    continue
+                wiped.append(service.name)
+        return wiped
 
     def ps(self) -> list[ServiceState]:
         """Look at every server, all at once; an optional one that was never started here is left out."""
@@ -220,14 +222,6 @@ class LocalStack:
                 say("another up or down is at work in this home: waiting for it")
                 fcntl.flock(stream, fcntl.LOCK_EX)
             yield
-
-
-def _delete(place: Path) -> None:
-    """A folder with all that is in it; of a link, which leads to somebody's own place, the link alone."""
-    if place.is_symlink():
-        place.unlink()
-    elif place.exists():
-        shutil.rmtree(place)
 
 
 def _raise_all(errors: list[BaseException]) -> None:

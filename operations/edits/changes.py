@@ -49,6 +49,7 @@ class Changes:
         outlived: what a rebuilt sink has kept of earlier replacements, which goes once the next one is shown.
         widened: sinks of all tables that were none before, or for which more tables are captured: they take up what
             they do not keep yet, and are opened anew for that.
+        perhaps: those of ``widened`` that keep every table that the file names: only its schemas may have others.
         reopened: generations (sink, number) that are opened anew, with new settings or without a table that is captured
             no more; they go on where they were.
         sends: webhooks, topics and standing queries that begin, end or change.
@@ -64,6 +65,7 @@ class Changes:
     gone_back: Mapping[str, int] = field(default_factory=dict)
     outlived: Mapping[str, Sequence[int]] = field(default_factory=dict)
     widened: Sequence[str] = ()
+    perhaps: Sequence[str] = ()
     reopened: Sequence[tuple[str, int]] = ()
     sends: Sequence[Sent] = ()
     others: Sequence[str] = ()
@@ -120,7 +122,10 @@ class Changes:
             said.append(f"run removes {which} of sink {sink} once that is shown: `rollback` keeps the one before it")
         for sink in self.widened:
             joining = f"run has sink {sink} take up the captured tables that it does not keep yet"
-            said.append(f"{joining}, and opens it anew for that: what it keeps stands still meanwhile")
+            anew = (
+                ", if there are any, and opens it anew then" if sink in self.perhaps else ", and opens it anew for that"
+            )
+            said.append(f"{joining}{anew}: what it keeps stands still meanwhile")
         anew = "as the file has it and its tables: what it keeps stands still meanwhile"
         said += [f"run opens sink {sink} anew, {anew}" for sink in self.to_dict()["reopened"]]
         said += [one.line() for one in self.sends]
@@ -160,13 +165,15 @@ def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> C
                 outlived[name] = before
         elif (left := gone_back_from(new, register)) is not None:
             gone_back[name] = left
+    widened = tuple(name for name in mine if name not in rebuilt and _widened(old, new, name))
     return Changes(
         added=tuple(name for name in new.sinks if name not in old.sinks and not only),
         removed=tuple(name for name in chosen_sinks(old, only) if name not in new.sinks),
         rebuilt=rebuilt,
         gone_back=gone_back,
         outlived=outlived,
-        widened=tuple(name for name in mine if name not in rebuilt and _widened(old, new, name)),
+        widened=widened,
+        perhaps=tuple(name for name in widened if _keeps_named(new, name)),
         reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
         sends=sends_between(old, new, only),
         others=_others(old, new, only) if only else (),
@@ -194,6 +201,12 @@ def _others(old: Pipeline, new: Pipeline, only: Collection[str]) -> tuple[str, .
 
     names = dict.fromkeys((*new.sinks, *old.sinks))
     return tuple(name for name in names if name not in only and said(old, name) != said(new, name))
+
+
+def _keeps_named(new: Pipeline, sink: str) -> bool:
+    register = register_of(new, sink)
+    kept = kept_tables(new, register.generation(register.living()))
+    return all(table in kept or table.endswith(".*") for table in new.source.tables)
 
 
 def other_catalogue(old: Sink, new: Sink) -> list[str]:

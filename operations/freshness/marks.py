@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cdc.token import History, differs
 from connectors.ledger import LedgerEntry
@@ -19,8 +18,14 @@ from operations.freshness.log import Look
 
 # Between two moments: while somebody waits the source is looked at far more often.
 BETWEEN_SECONDS = 0.25
-# A sink that is further behind than this is as old as the oldest mark says, at least.
-KEPT = 3_600
+# For so long each moment is kept, of older ones one in so many seconds: who is that far behind is told an age that is
+# too great by as much, and never one that is too small.
+RECENT_SECONDS, APART_SECONDS = 120.0, 10.0
+# How often older ones are gone through.
+THINNED_SECONDS = 60.0
+# A sink that is further behind than this is as old as the oldest mark says, at least: more than an hour, also while
+# somebody waits all the time.
+KEPT = 1_200
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,16 @@ class Marks:
             # Nothing was written since: what has the earlier moment has this one.
             self._marks[-1] = replace(newest, at=at)
         elif newest is None or at - newest.at >= BETWEEN_SECONDS:
+            if newest is not None and at // THINNED_SECONDS != newest.at // THINNED_SECONDS:
+                self._thin(at)
             self._marks.append(Mark(at, lsn))
+
+    def _thin(self, now: float) -> None:
+        kept: dict[tuple[bool, float], Mark] = {}
+        for mark in self._marks:
+            old = now - mark.at > RECENT_SECONDS
+            kept[old, mark.at // APART_SECONDS if old else mark.at] = mark  # the newest of those that are together
+        self._marks = deque(kept.values(), maxlen=KEPT)
 
     def forget_after(self, now: float) -> None:
         """Forget moments that are still to come: the clock was put back, and what is committed by then is not there."""
@@ -85,6 +99,7 @@ class Marks:
 
     def confirm(self, entry: LedgerEntry) -> None:
         """Note the topics' ends with all moments that the slot has come to."""
+        entry = _sharing(entry, self.last())
         for at, mark in enumerate(self._marks):
             if mark.entry is None and mark.lsn <= entry.lsn:
                 self._marks[at] = replace(mark, entry=entry)
@@ -97,11 +112,11 @@ class Marks:
         """
         # While a table is read again the entries do not tell of it, and those from before a topic was made anew are of
         # other offsets: by themselves, as those of before and after are, or a search that halves would end at one of
-        # them and never see what is newer.
-        alike: dict[Any, list[tuple[float, LedgerEntry]]] = {}
+        # them and never see what is newer. Which are alike `confirm` has found out: it has given them the same parts.
+        alike: dict[tuple[int, int], list[tuple[float, LedgerEntry]]] = {}
         for mark in list(self._marks):
             if mark.entry is not None:
-                kind = frozenset(mark.entry.silent), frozenset(mark.entry.ids.items())
+                kind = id(mark.entry.silent), id(mark.entry.ids)
                 alike.setdefault(kind, []).append((mark.at, mark.entry))
         ends = [(known, bisect_left(known, True, key=lambda one: not reached(one[1]))) for known in alike.values()]
         return max((known[end - 1][0] for known, end in ends if end), default=None)
@@ -118,3 +133,17 @@ class Marks:
     def bound(self) -> float | None:
         """The newest moment whose ends were noted: what was committed before is in the log; None if none was."""
         return next((mark.at for mark in reversed(list(self._marks)) if mark.entry is not None), None)
+
+
+def _sharing(entry: LedgerEntry, last: LedgerEntry | None) -> LedgerEntry:
+    """The same entry, in which what has not changed since the last one is that one's: of hundreds of topics some are
+    written at a time, and a thousand entries would hold the names, ids and ends of all the others a thousand times."""
+    if last is None:
+        return entry
+    ends = {topic: known if (known := last.offsets.get(topic)) == end else end for topic, end in entry.offsets.items()}
+    return LedgerEntry(
+        entry.lsn,
+        last.offsets if last.offsets == ends else ends,
+        last.silent if last.silent == entry.silent else entry.silent,
+        last.ids if last.ids == entry.ids else entry.ids,
+    )

@@ -224,7 +224,7 @@ class FlowPlace:
 
 
 def _part(entry: LedgerEntry, topics: Collection[str]) -> LedgerEntry:
-    return LedgerEntry(entry.lsn, {topic: parts for topic, parts in entry.offsets.items() if topic in topics})
+    return LedgerEntry(entry.lsn, {topic: entry.offsets[topic] for topic in topics if topic in entry.offsets})
 
 
 class Place:

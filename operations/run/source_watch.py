@@ -25,7 +25,7 @@ from connectors.resized import in_lines, resized
 from connectors.revival import Revival
 from operations.run.owner import owner_refused
 from operations.run.wal_watch import WalWatch, with_reason
-from operations.state.folder import state_dir
+from operations.state.folder import SOURCE, state_dir
 from operations.state.keys import kept_keys
 from operations.state.wal import forget_wal
 from spark.disk.files import write_atomic
@@ -53,7 +53,7 @@ First = Callable[[Callable[[], None]], None]
 
 def memory(pipeline: Pipeline) -> Path:
     """Where what was seen of the source is remembered."""
-    return state_dir(pipeline) / pipeline.name / "source.json"
+    return state_dir(pipeline) / pipeline.name / SOURCE
 
 
 def remembered(pipeline: Pipeline) -> Remembered | None:

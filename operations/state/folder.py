@@ -11,7 +11,6 @@ from cdc.errors import ConfigError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
 from spark.disk.files import write_atomic
-from spark.disk.lease import Lease
 from spark.disk.notes import glance, read_note
 from spark.disk.register import Register
 
@@ -20,6 +19,8 @@ NUMBER = "format.json"
 # There as well: by `run`, which file it goes by (operations/state/accepted.py); and by `apply`, that the pipeline was
 # captured already when it came to this folder, and nobody had run it here.
 RUNNING, ELSEWHERE = "running.json", "elsewhere.json"
+# And what was seen of the source last (operations/run/source_watch.py).
+SOURCE = "source.json"
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -62,15 +63,14 @@ def numbered_state_dir(pipeline: Pipeline) -> Path:
     return top
 
 
-def living(top: Path) -> list[str]:
-    """Sinks that a process runs which is alive, with its number.
+def bound(top: Path) -> list[Path]:
+    """Folders of the pipelines that remember which Postgres they follow, and refuse another one.
 
     Args:
         top: a state folder, whichever pipelines are in it.
     """
-    leases = [Lease(path.parent, "") for path in sorted(top.glob("*/*/*/lease.json"))]
-    held = [(lease, holder) for lease in leases if (holder := lease.holder()) is not None and lease.busy()]
-    return [f"{'/'.join(lease.folder.parts[-3:-1])} by process {holder.pid}" for lease, holder in held]
+    notes = [path / SOURCE for path in sorted(top.glob("*"))]
+    return [note.parent for note in notes if glance(note, lambda seen: seen["system_identifier"], None, withheld=True)]
 
 
 def is_begun(pipeline: Pipeline) -> bool:
@@ -97,7 +97,7 @@ def note_elsewhere(pipeline: Pipeline, elsewhere: bool) -> None:
 
 def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
     """Timelines of the source that are one history: a promoted standby was followed from each to the next."""
-    path = state_dir(pipeline) / pipeline.name / "source.json"
+    path = state_dir(pipeline) / pipeline.name / SOURCE
     # Who knows nothing of it follows nobody.
     return glance(path, _timelines, frozenset(), withheld=True)
 

@@ -184,7 +184,7 @@ class Alerting:
         while self._unsent:
             try:
                 self.post(url, self._unsent[0])
-            except requests.RequestException as error:
+            except (OSError, ValueError) as error:  # also REQUESTS_CA_BUNDLE of a file that is not there
                 self._again = time.monotonic() + AGAIN_SECONDS
                 if not self._failing:  # the address is a secret, and stands in the error's text
                     self.say(f"warning: policy.alert.webhook does not take an alarm ({_why(error)}); it is tried again")
@@ -213,5 +213,6 @@ def send(url: str, message: Mapping[str, Any]) -> None:
     requests.post(url, json=message, timeout=REQUEST_SECONDS, allow_redirects=False).raise_for_status()
 
 
-def _why(error: requests.RequestException) -> str:
-    return type(error).__name__ if error.response is None else f"it answers {error.response.status_code}"
+def _why(error: Exception) -> str:
+    answer = getattr(error, "response", None)
+    return type(error).__name__ if answer is None else f"it answers {answer.status_code}"

@@ -228,9 +228,9 @@ def untrusted(variable: str, key: str) -> str:
         key: of the sink, where the address is.
     """
     return (
-        f"name a PEM file with the authority that signed the certificate in {variable}, in the environment of every"
-        f" command, and put it into the trust store of Spark's Java (docs/operations.md); or correct {key} (http or"
-        " https, and the name that the certificate is for)"
+        f"name a PEM file with all authorities that are to be trusted (the system's, and the one that signed the"
+        f" certificate) in {variable}, in the environment of every command, and put the latter into the trust store of"
+        f" Spark's Java (docs/operations.md); or correct {key} (http or https, and the name that the certificate has)"
     )
 
 

@@ -77,14 +77,18 @@ return redis.call('SMEMBERS', KEYS[2])
 """)
 
 # KEYS: marks, then versions. ARGV: guard's, a position each. Lua's numbers are doubles: INCR adds in 64 bits, digits
-# are compared as text.
+# are compared as text. What is below the position need not be added to first; SET has it in any case, since that ends
+# the time after which a version is forgotten.
 RAISE = _script("""\
 local out = {}
 for i = 2, #KEYS do
   local key, position = KEYS[i], ARGV[i + 2]
-  redis.call('INCR', key)
-  local now = redis.call('GET', key)
-  if #now < #position or (#now == #position and now < position) then now = position end
+  local now = redis.call('GET', key) or '0'
+  if #now < #position or (#now == #position and now < position) then now = position
+  else
+    redis.call('INCR', key)
+    now = redis.call('GET', key)
+  end
   redis.call('SET', key, now)
   out[i - 1] = now
 end

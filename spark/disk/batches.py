@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ def keep(folder: Path, fresh: Sequence[KeptBatch]) -> None:
         OSError, DiskFull: there is no room.
     """
     newest = [*reversed(fresh), *read_batches(folder)][:KEPT]
-    write_somehow(folder / FILE, json.dumps([asdict(one) for one in newest]))
+    write_somehow(folder / FILE, json.dumps([vars(one) for one in newest]))
 
 
 def read_batches(folder: Path) -> list[KeptBatch]:

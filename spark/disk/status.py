@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,8 @@ class FlowStatus:
 
     def write(self, folder: Path) -> None:
         """Replace the flow's status file."""
-        write_somehow(folder / "status.json", json.dumps(asdict(self)))
+        # Not `asdict`, which copies all that is in it: each flow is written twice a second.
+        write_somehow(folder / "status.json", json.dumps(vars(self)))
 
     @classmethod
     def read(cls, folder: Path) -> FlowStatus | None:

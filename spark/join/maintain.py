@@ -277,10 +277,11 @@ class Maintainer:
             gone = change.row is None
             return Swap(name, stored.head, self._value(change, (), body), True) if gone else None, None
         old = table.routes(stored.row) if stored.row is not None else None
-        new = table.routes(change.row) if change.row is not None else None
+        touch = self._touch(table, change.key, change.row, stamp.position, replaced)
+        new = touch.routes
         if old is not None and old != new:
             replaced.append(list(old))
-        touch = self._touch(table, change.key, change.row, stamp.position, replaced)
+            touch.seen.append(old)
         touch.fresh = pending or bool(replaced) or old != new or healed or _moves(table, stored.row, change.row)
         value = self._value(change, replaced, body, stored.refused)
         return Swap(name, stored.head, value, change.row is None), touch
@@ -364,6 +365,8 @@ def _place(layout: TableLayout, order: Order) -> Place:
 
 def _moves(table: _Table, old: list[Any] | None, new: list[Any] | None) -> bool:
     """Whether a row has another place in an arrangement."""
+    if not table.arranged:  # as most are, at each change
+        return False
     return any((old and place(old)) != (new and place(new)) for _, _, place in table.arranged)
 
 

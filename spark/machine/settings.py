@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,11 @@ SECOND_COMPILER = (
 # come out as the next one. (The session's zone is another setting, below.)
 JAVA_OPTIONS = f"-Xss4m -Xms128m -XX:+UseSerialGC {SECOND_COMPILER} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
 
-_DRIVER_JAVA = "spark.driver.extraJavaOptions"
+# A virtual machine that is told of two collectors does not start.
+_OUR_COLLECTOR = "-XX:+UseSerialGC "
+_COLLECTOR = re.compile(r"-XX:\+Use(Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b")
+
+_DRIVER_JAVA, _EXECUTOR_JAVA = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 
 # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -89,7 +94,7 @@ def session_settings(
         log: Spark's own log file.
         driver_memory: of that machine's heap, in Spark's notation (``1g``).
         place: what where it runs asks for.
-        conf: the operator's own, which win over ours.
+        conf: the operator's own, which win over ours; options of Java are added to ours.
         plain: it only reads Spark SQL, without Iceberg.
 
     Raises:
@@ -97,18 +102,19 @@ def session_settings(
     """
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     ours_java = f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"'
-    settings = {
+    ours = {
         **SETTINGS,
         _DRIVER_JAVA: ours_java,
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
         **place,
-        **conf,
     }
+    settings = {**ours, **conf}
     if plain:
         settings.pop("spark.sql.extensions", None)
-    if own := conf.get(_DRIVER_JAVA):
-        settings[_DRIVER_JAVA] = f"{ours_java} {own}"  # after ours: of two the last counts
+    for key in (_DRIVER_JAVA, _EXECUTOR_JAVA):
+        if key in ours and key in conf:
+            settings[key] = _added(ours[key], conf[key])
     if settings.get("spark.speculation", "false") != "false":
         raise ConfigError(
             "engine.spark_conf: spark.speculation is on",
@@ -116,3 +122,8 @@ def session_settings(
             fix="leave it out",
         )
     return settings
+
+
+def _added(ours: str, own: str) -> str:
+    """Options of a virtual machine: the operator's after ours, as of two that say one thing the last counts."""
+    return f"{ours.replace(_OUR_COLLECTOR, '') if _COLLECTOR.search(own) else ours} {own}"

@@ -63,6 +63,7 @@ class KeptLake(Joined):
         """A row of a table goes, past us."""
         with iceberg.open_catalog(self.lake(), "hw_warehouse") as catalog, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Merge on read is not yet supported")
+            warnings.filterwarnings("ignore", "Parquet writer option")  # of ours, which Spark knows
             iceberg.load_table(catalog, self.lake(), self.view(view)).delete(f"_hw_id = '{key}'")
 
     def rows(self, view: str) -> Documents:

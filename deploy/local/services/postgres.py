@@ -52,7 +52,8 @@ def superuser_password(site: Site) -> str:
     if not site.has_secret("postgres") and (root / "cluster" / "PG_VERSION").exists():
         raise StackError(
             f"the password of the Postgres in {root} is lost ({site.home / 'secrets' / 'postgres'} is gone)",
-            fix="put the file back, or start afresh, also without the other servers' data: headwater down --wipe",
+            fix="put the file back, or start afresh, also without the other servers' data: headwater down --wipe (at"
+            " its end it says what else is to be removed)",
         )
     return site.secret("postgres")
 

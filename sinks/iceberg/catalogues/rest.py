@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # The server is asked for keys of the bucket, where we have none of our own.
 _DELEGATE = {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
+# What `requests` says of a file that the environment names and that is not there.
+_NO_BUNDLE = "TLS CA certificate bundle"
 
 
 class RestCatalogue:
@@ -134,14 +136,14 @@ class RestCatalogue:
             yield
         except RequestException as error:
             if why := tls.refused(error):
-                raise SinkRefused(
-                    f"{where} can't be trusted, or has no TLS: {why}",
-                    means="nothing was written",
-                    fix=untrusted("REQUESTS_CA_BUNDLE", "`catalog_uri` (and `oauth_uri`)"),
-                ) from error
+                raise _untrusted(where, why) from error
             raise SinkUnavailable(
                 f"{where} does not answer ({type(error).__name__})", fix="see `catalog_uri`"
             ) from error
+        except OSError as error:  # of `requests` itself, before anything is asked
+            if _NO_BUNDLE not in str(error):
+                raise
+            raise _untrusted(where, _line(error)) from error
         except (ServiceUnavailableError, ServerError, TooManyRequestsError) as error:
             raise SinkUnavailable(f"{where}: {_line(error)}") from error
         except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
@@ -158,6 +160,14 @@ class RestCatalogue:
             f"the REST catalogue of {name} at {mask_text(self._place.catalog_uri)} does not open: {why[:300]}",
             fix="see `catalog_uri` (the address in front of /v1) and `rest_warehouse`",
         )
+
+
+def _untrusted(where: str, why: str) -> SinkRefused:
+    return SinkRefused(
+        f"{where} can't be trusted, or has no TLS: {why}",
+        means="nothing was written",
+        fix=untrusted("REQUESTS_CA_BUNDLE", "`catalog_uri` (and `oauth_uri`)"),
+    )
 
 
 def _line(error: BaseException) -> str:

@@ -163,9 +163,19 @@ def test_a_bad_port_base_is_refused(base: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "a\nb", 'a"b', "jürgen", "Téléchargements", "東京"])
-def test_a_home_that_servers_would_mangle_is_refused(name: str, tmp_path: Path) -> None:
+def test_in_a_home_that_servers_would_mangle_none_is_started(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an older version are stopped there, though, and `make clean` removes what they left."""
+    monkeypatch.setattr(artifacts, "ensure", lambda *_: pytest.fail("something was fetched"))
+    home = tmp_path / name
+    stack = LocalStack(home, 20000)
     with pytest.raises(StackError, match="HEADWATER_HOME"):
-        Site.find(tmp_path / name)
+        stack.up(["redis-cache"])
+    assert not home.exists()
+    assert stack.down(["redis-cache"]) == []
+    data = stack.site.data("redis-cache")
+    assert stack.wipe(["redis-cache"]) == ["redis-cache"] and not data.exists()
 
 
 def test_secrets_are_made_once_and_closed(tmp_path: Path) -> None:

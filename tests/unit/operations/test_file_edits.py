@@ -60,6 +60,7 @@ TAKES_UP = (
     "run has sink {} take up the captured tables that it does not keep yet, and opens it anew for that: what it keeps "
     "stands still meanwhile"
 )
+MAY_TAKE_UP = TAKES_UP.replace(", and opens it anew for that", ", if there are any, and opens it anew then")
 
 
 class Files:
@@ -183,8 +184,8 @@ def test_a_sink_that_comes_to_keep_all_tables_is_told(files: Files) -> None:
     assert list(other.rebuilt) == ["lake"] and not other.widened  # the next one keeps them from its beginning
 
 
-@pytest.mark.parametrize("more", ["public.x", '"sales.*"'])
-def test_a_sink_of_all_tables_that_is_opened_anew_for_a_table_more_is_told(files: Files, more: str) -> None:
+@pytest.mark.parametrize(("more", "line"), [("public.x", TAKES_UP), ('"sales.*"', MAY_TAKE_UP)])
+def test_a_sink_of_all_tables_that_is_opened_anew_for_a_table_more_is_told(files: Files, more: str, line: str) -> None:
     """All tables of a warehouse were behind for minutes at each edit of the list, and `plan` had not said it."""
     some = "\n  some: {type: redis, tables: [public.t], url: 'redis://127.0.0.1:1', key_prefix: 's:'}"
     text = files.text(more=LAKE + some)
@@ -192,10 +193,23 @@ def test_a_sink_of_all_tables_that_is_opened_anew_for_a_table_more_is_told(files
     for sink in ("lake", "some"):
         define(register_of(old, sink).generation(1), old, ["public.t", "public.w"])
     changes = changes_between(old, new)
-    assert (changes.widened, changes.reopened, changes.lines()) == (("lake",), (), [TAKES_UP.format("lake")])
+    assert (changes.widened, changes.reopened, changes.lines()) == (("lake",), (), [line.format("lake")])
     if more == "public.x":  # captured by its schema already
         whole = loads(text.replace("public.w]", '"public.*"]'), "")
         assert changes_between(whole, loads(text.replace("public.w]", '"public.*", public.x]'), "")).lines() == []
+
+
+@pytest.mark.parametrize(
+    ("tables", "line"),
+    [('"public.*"', MAY_TAKE_UP), ('"public.*", public.x', TAKES_UP), ('"public.*", public.t', MAY_TAKE_UP)],
+)
+def test_no_standstill_is_promised_where_a_schema_may_have_no_other_table(files: Files, tables: str, line: str) -> None:
+    """Two tables that became their schema: nothing happened, and `plan` had said that what is kept stands still."""
+    text = files.text(more=LAKE)
+    old, new = loads(text, ""), loads(text.replace("public.t, public.w]", f"{tables}]"), "")
+    define(register_of(old, "lake").generation(1), old, ["public.t", "public.w"])
+    filled(old, "lake")
+    assert changes_between(old, new).lines() == [line.format("lake")]
 
 
 def test_a_sink_of_another_kind_needs_another_name(files: Files) -> None:

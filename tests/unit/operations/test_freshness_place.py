@@ -15,7 +15,7 @@ import pytest
 
 from cdc.pipeline import loads
 from connectors.ledger import LedgerEntry
-from operations.freshness.place import FlowSeen, Place, Seen
+from operations.freshness.place import FlowPlace, FlowSeen, Place, Seen
 from operations.state.losses import LossNote
 from spark.disk.state import Generation
 from spark.disk.status import FlowStatus
@@ -128,3 +128,20 @@ def ready(place: Place) -> None:
     """A second generation is there, and complete."""
     place.register.create("another view")
     place.register.move(2, "ready")
+
+
+class _Named(list[str]):
+    """Topics as a file tells them: to look for one goes through all."""
+
+    def __contains__(self, one: object) -> bool:
+        raise AssertionError("each topic of an entry was looked for among all of the flow's")
+
+
+def test_what_is_left_of_hundreds_of_topics_is_found_in_one_pass_over_them() -> None:
+    ends = {f"t{number}": {0: 5, 1: number} for number in range(9)}
+    entry = LedgerEntry(1, ends, {}, dict.fromkeys(ends, "A"))
+    for topics in ([], ["t3"], ["t3", "t8", "t1", "t3"], ["t4", "gone"], [*ends]):
+        flow = FlowPlace(_Named(topics), {"t3": {0: 5, 1: 1}, "t4": {0: 9, 1: 4}}, None, False, 1)
+        wanted = replace(entry, offsets={topic: end for topic, end in ends.items() if topic in topics})
+        assert flow.left(entry) == wanted.behind(flow.applied)
+        assert flow.has(entry) == (topics in ([], ["t4"]))

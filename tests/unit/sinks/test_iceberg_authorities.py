@@ -20,6 +20,8 @@ from sinks.iceberg import storage
 from sinks.iceberg.catalogues.rest import RestCatalogue
 from tests.support.tls import https, own_authority
 
+# Each variable takes the place of the system's store, and webhooks go by the first as well.
+ALL = "a PEM file with all authorities that are to be trusted (the system's, and the one that signed the certificate)"
 # What a bucket's client and a catalogue's are told is in the environment that Python begins with.
 ASK = """
 import json, sys
@@ -91,14 +93,29 @@ def test_a_catalogue_that_is_not_trusted_is_refused_with_the_way_out(url: str, h
     """And one whose certificate is for another name."""
     with pytest.raises(SinkRefused, match=r"can't be trusted.*certificate verify failed") as raised:
         opened(url.replace("127.0.0.1", host))
-    assert not raised.value.transient and "REQUESTS_CA_BUNDLE" in raised.value.fix
+    assert not raised.value.transient and f"{ALL} in REQUESTS_CA_BUNDLE" in raised.value.fix
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["authority", "name"])
 def test_so_is_a_bucket(url: str, host: str) -> None:
     with pytest.raises(SinkRefused, match=r"can't be trusted.*SSL peer certificate") as raised:
         storage.check(place(url.replace("127.0.0.1", host)))
-    assert not raised.value.transient and "SSL_CERT_FILE" in raised.value.fix
+    assert not raised.value.transient and f"{ALL} in SSL_CERT_FILE" in raised.value.fix
+
+
+def test_a_catalogue_whose_authorities_are_not_where_they_are_named_is_refused(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`requests` raises what is none of its own errors."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    with pytest.raises(SinkRefused, match=rf"catalogue of lake at {url} can't be trusted.*none\.pem") as raised:
+        opened(url)
+    assert not raised.value.transient and f"{ALL} in REQUESTS_CA_BUNDLE" in raised.value.fix
+
+
+def test_other_trouble_of_this_machine_is_left_to_who_knows_it() -> None:
+    with pytest.raises(OSError, match="No space left"), RestCatalogue(place("https://h"))._named("lake"):
+        raise OSError(28, "No space left on device")
 
 
 def test_a_server_that_has_no_tls_is_refused_by_both(ca: Path) -> None:

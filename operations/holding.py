@@ -14,6 +14,7 @@ from operations.opened import Opened
 from sinks.configure import sink_config
 from sinks.contract import Held
 from sinks.factory import open_target
+from sinks.redis import RedisSink
 from truth.bounds import Bounds, settled
 from truth.columns import as_read, comparable_row, readable, with_singles
 from truth.digest import digest
@@ -75,6 +76,10 @@ class Holding:
     def get(self, keys: Sequence[str]) -> dict[str, Holds]:
         """What is held under these keys; absent ones are left out."""
         return {held.key: self._holds(held) for held in self.target.get(self.view.name, keys).values()}
+
+    def lost(self, keys: Sequence[str]) -> set[str]:
+        """Those of some keys under which nothing is held that a cache has lost: it has not let them expire."""
+        return self.target.lost(self.view.name, keys) if isinstance(self.target, RedisSink) else set()
 
     def sample(self, count: int, seed: int) -> list[str]:
         """The keys of so many random things that are there."""

@@ -301,9 +301,9 @@ def identity_of(view: View) -> Callable[[Row], str]:
     return made
 
 
-def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> list[str]:
+def sampled_ids(connection: Connection, view: View, count: int, seed: int, *, any_will_do: bool = False) -> list[str]:
     """Random documents' ids: of a large table from random blocks, so that little of it is read, unless too few of the
-    view's rows lie there."""
+    view's rows lie there. Where ``any_will_do``, what lies there is enough, and if that is nothing, the first rows."""
     known = rows_of(connection, view.table)
     columns, table = _columns(view.table, view.key), _named(view.table)
     heads, named = [column.name for column in columns], identity_of(view)
@@ -312,11 +312,13 @@ def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> li
     found: list[Any] = []
     for source in (table,) if share is None else (blocks, table):
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(_selected(view.table, columns), source, of_types(view))
+        if any_will_do and share is not None and source is table:
+            query += sql.SQL(" LIMIT {}").format(sql.Literal(count))
         with connection.cursor(name="headwater_sample") as cursor:
             cursor.itersize = FETCH
             cursor.execute(query)
             found = reservoir(iter(cursor), count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
-        if len(found) >= count:
+        if len(found) >= (1 if any_will_do else count):
             break
     return [named(dict(zip(heads, row, strict=True))) for row in found]
 

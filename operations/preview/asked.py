@@ -58,7 +58,7 @@ def keys_of(connection: Connection, view: View, asked: Asked) -> list[str]:
     if asked.key is not None:
         return [asked.key]
     if asked.where is None:
-        return sampled_ids(connection, view, asked.sample, SEED)
+        return sampled_ids(connection, view, asked.sample, SEED, any_will_do=True)
     try:
         return ids_where(connection, view, asked.where, asked.sample)
     except (psycopg.errors.QueryCanceled, psycopg.errors.InsufficientPrivilege, psycopg.OperationalError):

@@ -14,12 +14,16 @@ SETTLE_SECONDS = 60
 
 def compare(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:
     """Hold a generation against Postgres, the shape of `verify --json`: by a process of its own, because who keeps the
-    generation up to date has no time for it."""
+    generation up to date has no time for it.
+
+    Raises:
+        HeadwaterError: it can't be compared, or not all of it.
+    """
     from operations.run.machines import alone
     from operations.verify.report import verified
     from operations.verify.verifier import Asked
 
-    return verified(alone(pipeline, None), Asked([sink], SETTLE_SECONDS, generation=number), say)
+    return verified(alone(pipeline, None), Asked([sink], SETTLE_SECONDS, generation=number, whole=True), say)
 
 
 def judged(report: Mapping[str, Any], say: Say) -> tuple[bool, bool]:

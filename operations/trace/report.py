@@ -222,6 +222,7 @@ class _Case:
             "joined": isinstance(view, JoinedView),
             "where": view.where,
             "stays": _stays(view),
+            "ttl_seconds": getattr(opened.part, "ttl_seconds", None),
             "generation": opened.number,
             "state": state,
             "last_error": None if status is None else status.last_error,
@@ -264,7 +265,7 @@ def _held(case: _Case, sink: str, views: list[View]) -> list[dict[str, Any]]:
         except Exception as error:
             flow = flow_name(view, separate=case.pipeline.sinks[sink].form == "columns")
             kept = {"view": view.name, "flow": flow, "joined": isinstance(view, JoinedView), "where": view.where}
-            kept |= {"stays": _stays(view), "there": None, "error": _words(error)}
+            kept |= {"stays": _stays(view), "ttl_seconds": None, "there": None, "error": _words(error)}
             found.append(_nothing(case.pipeline, sink) | kept)
     return found
 

@@ -104,7 +104,8 @@ def _in_sink(sink: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
     if log["deleted"]:
         return f"{held} still has a document, though it is a delete: {verify}" if sink["there"] else None
     if not sink["there"] and not sink["where"]:  # a condition may leave the row out
-        return f"{held} has no document: look at the dead letters, then {verify}"
+        expired = f", or it has expired (ttl_seconds: {sink['ttl_seconds']:,})" if sink["ttl_seconds"] else ""
+        return f"{held} has no document{expired}: look at the dead letters, then {verify}"
     return f"{held} has an older version: {verify}" if older else None
 
 

@@ -66,8 +66,7 @@ class Settler:
         folder: for files of its own.
         on_pause: called while it waits.
         stays: see ``operations.verify.comparison.kind_of``.
-        expires: what is not there may have expired (``operations.verify.expired``): nobody can tell it from what was
-            lost.
+        expires: what is not there may have expired (``operations.verify.expired``), unless it is known to be lost.
         seen: what the first of the looks saw by which keys were called different; None of a view that is not the rows
             of one table.
     """
@@ -164,14 +163,15 @@ class Settler:
                 names = [unmarked(key)[1] for key in page]
                 wanted, held = look.truth(names), self.holding.get(names)
                 moved = look.moved()
+                # Of a sink that is behind, what is not there may as well be on the way.
+                gone = [key for key in names if key in wanted and key not in held] if self.expires and caught_up else []
+                expired = {*gone} - self.holding.lost(gone) if gone else set[str]()
                 for key in names:
                     found = held.get(key)
                     kind = kind_of(wanted.get(key), found and found.digest, stays=self.stays)
                     if kind is not None:
-                        if found is not None and kind == "extra" and look.lost(found.version):
+                        if key in expired or (found is not None and kind == "extra" and look.lost(found.version)):
                             kind = "doubted"
-                        elif kind == "missing" and self.expires and caught_up:
-                            kind = "doubted"  # of a sink that is behind, it may as well be on the way
                         certainly = found is not None and moved(found.version)
                         suspects.add(marked(kind, key), MOVED if certainly else wanted.get(key, NOTHING))
         suspects.flush()
@@ -221,7 +221,7 @@ class Settler:
             return keys
         kept = self._keys()
         for page in keys.pages(LOOKED_FOR):
-            missing = [bare for kind, bare in map(unmarked, page) if kind == "missing"]
+            missing = [bare for kind, bare in map(unmarked, page) if kind in ("missing", "doubted")]
             others = routed_elsewhere(self.holding.opened.pipeline, self.view, missing) if missing else set[str]()
             result.expected -= len(others)
             for key in page:

@@ -1,12 +1,13 @@
-"""The tables by which sinks are compared, and whether they are that still: a comparison may take hours.
+"""Whether the tables of a view are still those by which sinks are compared: a comparison may take hours.
 
 `run` brings its sinks to a table that is altered within seconds. Held against what the table was, all that it has read
-again would be wrong, and would stay so in each look.
+again would be wrong, and would stay so in each look. Held against what it is, a sink that `run` has not brought there
+yet would be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cdc.catalogue import Catalogue
@@ -24,44 +25,35 @@ class TablesNow:
 
     Args:
         pipeline: the loaded file.
-        catalogue: the tables as they were read.
-
-    Attributes:
-        catalogue: as views are resolved by it.
+        catalogue: the tables as they were read, by which views are resolved.
     """
 
     def __init__(self, pipeline: Pipeline, catalogue: Catalogue) -> None:
         self.catalogue = self._newest = catalogue
         self._pipeline, self._print = pipeline, ""
 
-    def renewed(self) -> bool:
-        """Go by the tables as they are now; whether any is not what it was.
-
-        Raises:
-            SourceUnavailable, SourceError: see ``connectors.postgres``.
-        """
-        if not self._altered({*self.catalogue.tables, *self._look().tables}):
-            return False
-        self.catalogue = self._newest
-        return True
-
     def refuse_altered(self, view: View) -> None:
         """Refuse to tell what differs of a view when a table of it is not what it was.
+
+        Args:
+            view: as it was resolved.
 
         Raises:
             ShapeUnknown: one was altered (transient).
             SourceUnavailable, SourceError: see ``connectors.postgres``.
+            StateError, DiskFull: see ``operations.state.shapes``.
         """
         self._look()
-        if altered := self._altered(view_tables(view)):
+        tables = sorted(view_tables(view))
+        if altered := [name for name in tables if _shape(self.catalogue, name) != _shape(self._newest, name)]:
             raise ShapeUnknown(
-                f"{', '.join(altered)}, of which view {view.name} is made, was altered while it was compared",
-                means="what was found to differ may be right by now, or be brought to the table by `headwater run`; "
-                "nothing is told of it",
+                f"{', '.join(altered)}, of which view {view.name} is made, was altered while sinks were compared",
+                means="what its documents must be depends on whether `headwater run` has brought the sink to the table "
+                "yet; nothing is told of what differs, and nothing more repaired",
                 fix="give the command again",
             )
 
-    def _look(self) -> Catalogue:
+    def _look(self) -> None:
         with connect(self._pipeline.source) as connection:
             # The print first: what changes after it is found the next time.
             now = fingerprint(connection, self._pipeline.source.tables)
@@ -69,10 +61,6 @@ class TablesNow:
                 catalogue, shapes = read_shapes(connection, self._pipeline.source.tables, absent=[])
                 self._newest = remember_shapes(self._pipeline, shapes).told_to(catalogue)
                 self._print = now
-        return self._newest
-
-    def _altered(self, names: Iterable[str]) -> list[str]:
-        return [name for name in sorted(names) if _shape(self.catalogue, name) != _shape(self._newest, name)]
 
 
 def _shape(catalogue: Catalogue, name: str) -> Any:

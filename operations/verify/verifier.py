@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError, SourceError
+from cdc.errors import HeadwaterError
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
@@ -29,7 +29,7 @@ from operations.state.pausing import paused_sinks, refuse_paused
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.chosen import holders as holders_of
-from operations.verify.chosen import holding_any
+from operations.verify.chosen import holding_any, view_names
 from operations.verify.columns import differing_columns, reasons, undelivered
 from operations.verify.comparison import Comparison, compare
 from operations.verify.expected_file import may_repeat, told_digests
@@ -68,6 +68,7 @@ class Asked:
         generation: which one; None for the living one of each sink.
         values: tell what differs in a document, and not only where.
         views: names of views, and nothing else is compared; none for all.
+        whole: what is known of some views alone is of no use: an error of one is an error of all.
     """
 
     only: Sequence[str] = ()
@@ -78,6 +79,7 @@ class Asked:
     generation: int | None = None
     values: bool = False
     views: Sequence[str] = ()
+    whole: bool = False
 
 
 class Verifier:
@@ -131,16 +133,24 @@ class Verifier:
                 number = register.living() if asked.generation is None else register.get(asked.generation).number
                 self.builds[name] = peek(pipeline, catalogue, register.generation(number))
             except HeadwaterError as error:
-                self._fail(name, error)
+                self.failed[name] = error
+        if asked.views:
+            self._leave_out({name: view_names(pipeline, registers[name], asked.generation) for name in self.failed})
+        for name, why in self.failed.items():
+            self._fail(name, why)
         self._refuse_nothing()
-        kept = holding_any(self.builds, asked.views)
-        self.names = [name for name in self.names if name in kept or name not in self.builds]
-        self.builds = kept
         self._spark: SparkSession | None = None
 
     def _fail(self, sink: str, error: HeadwaterError) -> None:
         self.failed.setdefault(sink, error)
         self.progress(f"{sink} can't be verified: {error}")
+
+    def _leave_out(self, failed: Mapping[str, Sequence[str]]) -> None:
+        """Sinks that have none of the views that are asked for, with what keeps them from being compared."""
+        kept, maybe = holding_any(self.builds, self.asked.views, failed)
+        gone = (self.builds.keys() - kept.keys()) | (failed.keys() - maybe)
+        self.names = [name for name in self.names if name not in gone]
+        self.builds, self.failed = kept, {name: error for name, error in self.failed.items() if name in maybe}
 
     def _refuse_nothing(self) -> None:
         if self.failed and self.failed.keys() >= set(self.names):
@@ -156,24 +166,12 @@ class Verifier:
         """Compare, view by view, because what a view must hold is the same for all sinks that hold it."""
         results: dict[tuple[str, str], Comparison] = {}
         there = dict.fromkeys(view.name for build in self.builds.values() for view in build.views)
-        for at, name in enumerate(name for name in there if name in (self.asked.views or there)):
-            if at:
-                self._follow()
-            self._compare(name, results)
-        self._refuse_nothing()
+        for name in there:
+            if not self.asked.views or name in self.asked.views:
+                self._compare(name, results)
+        if self.asked.whole or not results:
+            self._refuse_nothing()
         return [self._told(name, results) for name in self.names]
-
-    def _follow(self) -> None:
-        """Go by the tables as they are now: one may have been altered while another view was compared."""
-        with suppress(SourceError):  # who compares will meet it
-            if not self.tables.renewed():
-                return
-            for sink, build in [*self.builds.items()]:
-                try:
-                    self.builds[sink] = peek(self.pipeline, self.tables.catalogue, build.generation)
-                except HeadwaterError as error:  # what it has of other tables was compared, or is not any more
-                    self._fail(sink, error)
-                    self.builds[sink] = replace(build, views=())
 
     def _compare(self, called: str, results: dict[tuple[str, str], Comparison]) -> None:
         """Compare what bears a view's name in all sinks: one view, or several where a sink has a table as it was."""
@@ -208,6 +206,7 @@ class Verifier:
     def _each(self, view: View, holders: Sequence[Opened]) -> dict[str, Comparison]:
         """Compare a view in all sinks that hold it; when it is not known which of them fails, in each of them alone."""
         try:
+            self.tables.refuse_altered(view)
             with self._folder() as folder:
                 return self._view(view, holders, folder)
         except HeadwaterError as error:
@@ -235,7 +234,8 @@ class Verifier:
                 # From here on it is this sink's: the others' results stay. Compared once more, one that was repaired
                 # would be equal, and said to have been so all along.
                 self._fail(build.sink, error)
-                del results[build.sink]
+                if result.repaired is None:  # what a repair has done is told, whatever came then
+                    del results[build.sink]
                 continue
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
@@ -324,23 +324,17 @@ class Verifier:
         self.progress(f"  {build.sink}: looking again at {keys.count:,} keys that differ")
         # A paused sink comes no nearer, however long it is waited for.
         wait = 0.0 if build.sink in self.paused else self.asked.wait
-        certain = self._settle(settler, result, keys, wait)
+        certain = settler.settle(result, keys, wait)
+        if certain.count:  # of tables that are what they were, or nothing is told, or written, of it
+            self.tables.refuse_altered(settler.view)
         if self.asked.repair:
             self._repair(settler, build, result, certain)
-
-    def _settle(
-        self, settler: Settler, result: Comparison, keys: Keys, wait: float, unclear: Keys | None = None
-    ) -> Keys:
-        """What certainly differs: of tables that are what they were, or nothing is told, or written, of it."""
-        certain = settler.settle(result, keys, wait, unclear)
-        if certain.count:
-            self.tables.refuse_altered(settler.view)
-        return certain
 
     def _repair(self, settler: Settler, build: Opened, result: Comparison, certain: Keys) -> None:
         """Write what certainly differs, and look whether it is right now."""
         from operations.verify.repair.cleared import clear_letters
         from operations.verify.repair.repair import repair
+        from operations.verify.repair.work import Refused
 
         left, tables = certain, self.tables.catalogue
         if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again
@@ -355,11 +349,23 @@ class Verifier:
             self.progress(f"  {build.sink}: repairing {left.count:,} documents")
             refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             wait = max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0
-            left = self._settle(settler, result, left, wait, unclear)
+            left = settler.settle(result, left, wait, unclear)
             result.not_repaired = refused.explained(left)
+            if left.count and (altered := self._altered(settler.view)):
+                # What is written is told all the same; what else was found goes by the table that was.
+                result.not_repaired = Refused(altered).explained(left)
+                break
         result.repaired = certain.count - left.count - unclear.count
         if result.repaired:
             clear_letters(self.pipeline, build, settler.view, certain, (left, unclear), self.progress)
+
+    def _altered(self, view: View) -> str | None:
+        """Why nobody knows whether a view's documents differ, if a table was altered; None if it was not."""
+        try:
+            self.tables.refuse_altered(view)
+        except HeadwaterError as error:
+            return f"nobody knows whether it differs: {error.what}"
+        return None
 
     # -- what is shared -----------------------------------------------------------------------------------------------
 

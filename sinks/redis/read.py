@@ -24,6 +24,8 @@ from sinks.redis.pointer import FIELDS, Pointer
 SCAN_COUNT = 1000
 # The same where nearly all are somebody else's: they cost the server some two milliseconds, and nobody else.
 PASS_COUNT = 5000
+# Of a value that would have lived for so many seconds more it is certain that it has not expired.
+LEAST_LEFT = 30
 _TRIES = 5
 _VERSION = re.compile(rb"\d{1,19}")
 
@@ -233,6 +235,30 @@ class Reads:
                     raise version
                 if isinstance(version, bytes) and _VERSION.fullmatch(version):
                     found[key] = int(version)
+        return found
+
+    def lost(self, where: Names, keys: Sequence[str], fence_seconds: int) -> set[str]:
+        """Those of some keys whose value went before its time: its version outlives it by no more than the fence.
+
+        Raises:
+            Moving: values are being renamed, or were meanwhile.
+        """
+        found, prefix = set[str](), self.prefix(where)
+        for start in range(0, len(keys), SCAN_COUNT):
+            part = keys[start : start + SCAN_COUNT]
+            pipe = self._client.pipeline(transaction=False)
+            for suffix in map(names.encoded, part):
+                pipe.pttl(where.version(suffix))  # first: one that is written in between is there then
+                pipe.exists(prefix + suffix)
+            try:
+                answers = pipe.execute()
+            except redis.exceptions.NoPermissionError:
+                return set()  # then nobody can tell
+            for key, left, there in zip(part, answers[::2], answers[1::2], strict=True):
+                if not there and left > (fence_seconds + LEAST_LEFT) * 1000:
+                    found.add(key)
+        if self.prefix(where) != prefix:
+            raise Moving
         return found
 
     def scan(self, where: Names) -> Iterator[Held]:

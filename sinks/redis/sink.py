@@ -158,6 +158,11 @@ class RedisSink:
         with self._server.once("look-up of versions"):
             return self._reads().versions(self._where(target), keys)
 
+    def lost(self, target: str, keys: Sequence[str]) -> set[str]:
+        """Those of some keys that are not there whose documents were evicted, or removed, before they expired."""
+        with self._server.once("look-up of lifetimes"):
+            return self._reads().lost(self._where(target), keys, self._settings.fence_seconds)
+
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; a key of that name which is no string has no document.
 

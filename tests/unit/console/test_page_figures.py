@@ -105,7 +105,7 @@ def test_a_span_of_years_is_told_in_days(seconds: float, words: str) -> None:
 def test_what_is_ahead_of_this_clock_is_told_as_now() -> None:
     """As a letter of a machine whose clock is ahead."""
     page = ENVIRONMENT.from_string('{% import "macros.html" as m with context %}{{ m.verified(sink, link) }}')
-    found = {"at": 135.0, "error": None, "equal": True, "sample": None, "generation": 1}
+    found = {"at": 135.0, "error": None, "equal": True, "sample": None, "generation": 1, "views": []}
     said = page.render(now=100.0, link=str, sink={"sink": "search", "verified": found, "generation": 1})
     assert "0.0 s ago: equal" in said
 

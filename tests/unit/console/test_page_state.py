@@ -62,6 +62,23 @@ def test_the_page_of_a_sink_that_differs_says_so_at_its_top(tmp_path: Path) -> N
             assert page.index("2 rows differ, verified") < page.index("<section"), path
 
 
+def test_the_page_of_a_sink_counts_what_may_be_right(tmp_path: Path) -> None:
+    """Of a cache whose documents expire it said `equal`, whatever of them was not there."""
+    [view] = documented("verify")["sinks"][0]["views"]
+    told = {"status": status(cache={}), "generations": {}, "tables": TABLES[1:]}
+    for more, line, cell in (
+        ({"doubtful": 1_234}, "equal, but for 1,234 keys that may be right", '<td class="number">1,234</td>'),
+        ({}, "equal.", '<td class="number">0</td>'),
+    ):
+        old = {name: value for name, value in view.items() if name != "doubtful"}  # as an older Headwater has noted it
+        kept = verified("cache", equal=True, views=[{**old, "differences": 0, "undecided": 7, "invisible": 8, **more}])
+        with world(tmp_path, told={**told, "kept": kept}) as made:
+            made.look()
+            page = made.browser.get("/sinks/cache").text
+        assert line in page and '<th scope="col" class="number">May be right</th>' in page
+        assert f'<td class="number">7</td><td class="number">8</td>{cell}' in page
+
+
 @pytest.mark.parametrize(
     ("differences", "error", "badge"),
     [(1, None, "1 differ"), (0, "it is away", "not all compared"), (0, None, None)],

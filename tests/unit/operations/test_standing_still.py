@@ -26,7 +26,7 @@ def compared(tmp_path: Path, chosen: str, then: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         Verifier, "_view", lambda _self, view, holders, _folder: {one.sink: Comparison(view.name) for one in holders}
     )
-    monkeypatch.setattr(TablesNow, "renewed", lambda _: False)
+    monkeypatch.setattr(TablesNow, "refuse_altered", lambda *_: None)
     report = verified(pipeline, Asked(["cache"]))
     monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline)
     (tmp_path / "f").touch()

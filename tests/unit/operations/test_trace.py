@@ -14,6 +14,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.keys import alike
+from cdc.pipeline import RedisSink
 from cdc.records.change import Change, Op
 from cdc.view import View
 from console.http import overview
@@ -169,3 +170,28 @@ def test_an_event_outlives_its_row_and_views_of_other_types_do_not_read_it(
         True,
         ["order" if topic == "order" else None],
     )
+
+
+@pytest.mark.parametrize(("ttl", "why"), [(None, ""), (3_600, ", or it has expired (ttl_seconds: 3,600)")])
+def test_a_document_that_is_not_there_may_have_expired(
+    trace: Any, monkeypatch: pytest.MonkeyPatch, ttl: int | None, why: str
+) -> None:
+    """`verify`, to which it leads, says no more than that."""
+    record = Record(b"{}", b"{}", "shop", 0, 3)
+    change = Change("public.flights", Op.CREATE, {"id": 7}, {"id": 7}, 8, "shop", 0, 3, 5)
+    monkeypatch.setattr(traced, "newest_record", lambda *_: Newest(record, change, None, whole=True))
+    monkeypatch.setattr(traced, "applied_offsets", lambda _: {"shop": {0: 9}})
+    monkeypatch.setattr(traced, "expected_document", lambda *_: Wanted(b'{"id":7}'))
+    defined = traced.as_defined
+
+    def lives(pipeline: Any, generation: Any) -> Any:
+        made = defined(pipeline, generation)
+        part = RedisSink(type="redis", url="redis://127.0.0.1:1/0", view="flight", ttl_seconds=ttl)
+        return made.model_copy(update={"sinks": {**made.sinks, "search": part}})
+
+    monkeypatch.setattr(traced, "as_defined", lives)
+    told = trace("7", lambda _: Found(), ROW, ("7",))
+    assert told["verdict"]["words"].endswith(
+        f"has no document{why}: look at the dead letters, then `headwater verify FILE --sink search`"
+    )
+    assert [one["ttl_seconds"] for one in told["sinks"] if one["sink"] == "search"] == [ttl]

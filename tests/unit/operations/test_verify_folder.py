@@ -54,7 +54,7 @@ def test_a_sink_whose_comparison_lost_its_folder_is_not_called_equal(tmp_path: P
         def __init__(self) -> None:
             self.failed, self.progress = dict[str, HeadwaterError](), lambda line: None
             self.pipeline: Any = SimpleNamespace(engine=SimpleNamespace(state_dir=str(tmp_path)), name="p")
-            self.asked = Asked()
+            self.asked, self.tables = Asked(), SimpleNamespace(refuse_altered=lambda _: None)  # type: ignore[assignment]
 
         def _typed(self, view: Any, holders: Any) -> Any:
             return view
@@ -87,6 +87,7 @@ def test_a_comparison_that_was_killed_leaves_nothing_after_the_next_not_even_of_
                 engine=SimpleNamespace(state_dir=str(tmp_path / "state")), name="p", source=None
             )
             self.asked, self.source_rows = Asked(), dict[str, int]()
+            self.tables: Any = SimpleNamespace(refuse_altered=lambda _: None)
 
         def _typed(self, view: Any, holders: Any) -> Any:
             return view

@@ -52,6 +52,14 @@ class World:
     elsewhere: frozenset[str] = frozenset()
     asked_for: tuple[str, ...] = ()
     expires = False
+    # What a cache has lost before its time; and whether it was asked for it.
+    evicted: frozenset[str] = frozenset()
+    asked_of_lost = 0
+
+    def lost(self, keys: Sequence[str]) -> set[str]:
+        self.asked_of_lost += 1
+        assert not self.held.keys() & set(keys)
+        return self.evicted & set(keys)
 
     def routed(self, keys: Sequence[str]) -> set[str]:
         self.asked_for += tuple(sorted(keys))
@@ -67,7 +75,7 @@ class World:
 
     def settler(self, folder: Path) -> Settler:
         opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form=lambda _view: "document")
-        holding = SimpleNamespace(opened=opened, get=self._get)
+        holding = SimpleNamespace(opened=opened, get=self._get, lost=self.lost)
         frontier = SimpleNamespace(wait=self._wait)
         view = SimpleNamespace(event_types=self.event_types)
         return Settler(view, holding, frontier, None, folder, stays=self.stays, expires=self.expires)  # type: ignore[arg-type]
@@ -233,6 +241,12 @@ def test_an_event_of_before_its_type_had_a_topic_is_not_missing(settled: Any) ->
     result, certain = settled(late, wait=0.5)
     assert (result.missing, result.expected, result.caught_up, certain) == (["lost", "hot"], 9, False, 3)
     assert len(late.asked_for) == 2, "the log is read once, when it is told what differs"
+    forgets = world(True)
+    forgets.expires = True
+    result, certain = settled(forgets)
+    assert (result.doubted, result.missing, result.expected, certain) == (["lost", "hot"], [], 9, 1), (
+        "nor has it expired"
+    )
     whole = world(True)
     whole.event_types = ()
     assert settled(whole)[0].missing == ["lost", "old"] and whole.asked_for == ()
@@ -253,4 +267,12 @@ def test_what_may_have_expired_is_neither_missing_nor_put_back(settled: Any) -> 
     assert (result.doubtful, sorted(result.missing), certain) == (0, ["gone", "moves"], 4), "it may be on the way"
     kept = world(True)
     kept.expires = False
-    assert settled(kept)[0].missing == ["gone"]
+    assert settled(kept)[0].missing == ["gone"] and not kept.asked_of_lost
+
+
+def test_what_a_cache_has_lost_before_its_time_is_missing(settled: Any) -> None:
+    """What a server evicts was called doubtful for good, and the sink equal."""
+    world = World({"gone": [1], "evicted": [2], "wrong": [3]}, {"wrong": 9}, [True])
+    world.expires, world.evicted = True, frozenset({"evicted"})
+    result, certain = settled(world)
+    assert (result.doubted, result.missing, result.changed, certain) == (["gone"], ["evicted"], ["wrong"], 2)

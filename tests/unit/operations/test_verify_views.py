@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cdc.errors import UnknownName
+from cdc.errors import ConfigError, UnknownName
 from cdc.pipeline import Pipeline, loads
 from cdc.view import View
 from console.cli.verify import command
@@ -19,6 +19,7 @@ from operations.state.pausing import pause
 from operations.state.verified import last_verified, verified_generations
 from operations.verify.comparison import Comparison
 from operations.verify.report import verified
+from operations.verify.tables_now import TablesNow
 from operations.verify.verifier import Asked, Verifier
 from tests.unit.operations.test_refusals import BROKEN, TEXT, WHOLE, make
 
@@ -34,6 +35,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         return {build.sink: Comparison(view.name) for build in holders}
 
     monkeypatch.setattr(Verifier, "_view", compared)
+    monkeypatch.setattr(TablesNow, "refuse_altered", lambda *_: None)
     monkeypatch.setattr("operations.state.catalogue.source_catalogue", lambda _: WHOLE)
     monkeypatch.setattr("cdc.pipeline.load", lambda _: found)
     return found
@@ -111,8 +113,31 @@ def test_an_audit_is_of_all_views(pipeline: Pipeline, tmp_path: Path, monkeypatc
     assert found.exit_code == 2 and "--every is of all views" in found.output
 
 
-def test_a_sink_that_cannot_be_opened_is_told_all_the_same(pipeline: Pipeline) -> None:
-    """What it holds nobody knows."""
-    verifier = Verifier(pipeline, BROKEN["column"], Asked(views=("order",)))
-    assert (list(verifier.builds), verifier.names) == (["search"], ["search", "cache", "both"])
-    assert [bool(one["error"]) for one in verifier.sinks()] == [False, True, True]
+def test_a_sink_that_cannot_be_opened_is_told_where_it_has_the_view(pipeline: Pipeline) -> None:
+    """`cache` has nothing to do with order, and failed whoever asked for that."""
+    said = list[str]()
+    verifier = Verifier(pipeline, BROKEN["column"], Asked(views=("order",)), said.append)
+    assert (list(verifier.builds), verifier.names, list(verifier.failed)) == (["search"], ["search", "both"], ["both"])
+    assert [bool(one["error"]) for one in verifier.sinks()] == [False, True]
+    assert [line.split()[0] for line in said if "can't be verified" in line] == ["both"]
+
+
+def test_a_view_that_only_sinks_have_that_cannot_be_opened_fails_for_what_is_wrong_there(pipeline: Pipeline) -> None:
+    """`customer` was no view of any sink, and another name proposed."""
+    with pytest.raises(ConfigError) as error:
+        Verifier(pipeline, BROKEN["column"], Asked(views=("customer",)))
+    assert "name" in error.value.what and not isinstance(error.value, UnknownName)
+    both = Verifier(pipeline, BROKEN["column"], Asked(views=("customer", "order")))
+    assert (list(both.builds), list(both.failed)) == (["search"], ["cache", "both"])
+    with pytest.raises(UnknownName, match="xyz"):
+        Verifier(pipeline, BROKEN["column"], Asked(views=("xyz",)))
+
+
+def test_a_sink_of_which_nobody_knows_the_views_may_have_any(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operations.verify.verifier.view_names", lambda *_: ())
+    assert list(Verifier(pipeline, BROKEN["column"], Asked(views=("order",))).failed) == ["cache", "both"]
+    with pytest.raises(ConfigError) as error:
+        Verifier(pipeline, BROKEN["column"], Asked(views=("customer",)))
+    assert not isinstance(error.value, UnknownName)

@@ -301,3 +301,59 @@ def test_a_sink_that_is_opened_again_says_no_second_time_that_its_server_may_evi
     assert said("other") == 2, "another sink has its own readers"
     info["maxmemory_policy"] = "volatile-ttl"
     assert said("cache") == 3, "and another policy is news"
+
+
+class Lives:
+    """A server of which each value is there or not, and each version lives for so many seconds more.
+
+    Args:
+        left: id -> that number, as Redis tells it: -1 of one that does not expire, -2 of none.
+        there: ids of values.
+        refuses: what the user may not ask.
+    """
+
+    def __init__(self, left: dict[str, float], there: set[str], refuses: Exception | None = None) -> None:
+        self.left, self.there, self.refuses = left, there, refuses
+        self.moved, self.asked = False, list[str]()
+
+    def hmget(self, *_: Any) -> list[bytes | None]:
+        return [b"2", None, b"2", None] if self.moved else [None] * 4
+
+    def pipeline(self, transaction: bool) -> Any:
+        answers = list[Any]()
+
+        def execute() -> list[Any]:
+            if self.refuses is not None:
+                raise self.refuses
+            return answers
+
+        def pttl(key: bytes) -> None:
+            self.asked.append("pttl")
+            seconds = self.left[key.removeprefix(b"hw:v:{p:v:").removesuffix(b"}").decode()]
+            answers.append(int(seconds * 1000) if seconds >= 0 else int(seconds))
+
+        def exists(key: bytes) -> None:
+            self.asked.append("exists")
+            answers.append(int(key.removeprefix(b"p:v:").decode() in self.there))
+
+        return SimpleNamespace(pttl=pttl, exists=exists, execute=execute)
+
+
+def lost(monkeypatch: pytest.MonkeyPatch, client: Lives) -> set[str]:
+    fields = {"ttl_seconds": 3600, "fence_seconds": 600, "key_prefix": "p:", "targets": {"v": {}}}
+    sink = RedisSink({"type": "redis", "name": "c", "url": "redis://h", **fields})
+    monkeypatch.setattr(sink._server, "client", lambda: client)
+    return sink.lost("v", [*client.left])
+
+
+def test_a_value_that_went_before_its_time_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version is written with the same time to live, and the fence: what is left beyond that the value had, too."""
+    left = {"evicted": 4000.0, "there": 4000.0, "expired": 600.0, "now": 601.0, "deleted": 10.0, "never": -2, "old": -1}
+    client = Lives(left, {"there"})
+    assert lost(monkeypatch, client) == {"evicted"}
+    assert client.asked[:2] == ["pttl", "exists"], "what is written in between is there when it is looked for"
+
+
+def test_where_nobody_may_ask_for_it_nothing_is_called_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = redis.exceptions.NoPermissionError("User x has no permissions to run the 'pttl' command")
+    assert lost(monkeypatch, Lives({"evicted": 4000.0}, set(), refused)) == set()

@@ -80,12 +80,13 @@ class Server:
         types = re.search(r"""format\('%s', (?:"t"\.)?"aggregatetype"\) COLLATE "C" IN \((.*?)\)""", rest)
         keys = re.search(r"unnest\('\{(.*?)\}'", rest)
         found = ROWS[: self.in_blocks] if "TABLESAMPLE" in rest else ROWS
+        limit = re.search(r" LIMIT (\d+)$", rest)
         return [
             tuple(row[name] for name in names)
             for row in found
             if (types is None or f"'{row['aggregatetype']}'" in types[1].split(", "))
             and (keys is None or f'"{row["id"]}"' in keys[1].split(","))
-        ]
+        ][: int(limit[1]) if limit else None]
 
 
 class Cursor:
@@ -167,6 +168,20 @@ def test_a_sample_that_finds_too_few_in_its_blocks_is_drawn_from_the_whole_table
     server = Server(in_blocks=1)
     assert sampled_ids(server, view_of("both"), 2, 1) == ["e1", "e2"]
     assert ["TABLESAMPLE" in one for one in server.asked] == [True, False]
+
+
+def test_a_preview_reads_no_large_table_whole_for_a_rare_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads for 30 s at the most, and failed by that."""
+    monkeypatch.setattr(reading, "rows_of", lambda *_: 1_000_000)
+    server: Any = Server(in_blocks=1)
+    assert keys_of(server, view_of("both"), Asked(sample=2)) == ["e1"] and len(server.asked) == 1, "one is enough"
+    server = Server(in_blocks=0)
+    assert keys_of(server, view_of("both"), Asked(sample=2)) == ["e1", "e2"]
+    assert [one.endswith(" LIMIT 2") for one in server.asked] == [False, True]
+    monkeypatch.setattr(reading, "rows_of", lambda *_: len(ROWS))
+    server = Server()
+    keys_of(server, view_of("both"), Asked(sample=2))
+    assert ["LIMIT" in one for one in server.asked] == [False], "of a small table it is drawn from all"
 
 
 def test_the_column_of_the_type_is_asked_for_as_it_is_called_now() -> None:

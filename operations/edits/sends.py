@@ -28,8 +28,8 @@ _FIRST = {
     "queries": "all documents of view {view} are read first",
 }
 # Its place is kept under its name, whoever takes what is sent: with documents, and without.
-_MOVED = "it goes on where the former address was; another name sends all first"
-_MOVED_NOW = "it goes on where the former address was"
+_MOVED = "it goes on where the former {what} was; another name sends all first"
+_MOVED_NOW = "it goes on where the former {what} was"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Wanted:
     first: str = ""
     chosen: str = ""  # by what all that it is sent is chosen
     again: str = ""  # what is done first where that has changed
-    url: Any = None
+    to: Any = None  # an address, or the name of a topic
     moved: str = ""  # where that alone has changed
 
 
@@ -98,7 +98,7 @@ def sends_between(old: Pipeline, new: Pipeline, only: Collection[str] = ()) -> t
 def _otherwise(was: _Wanted, now: _Wanted) -> tuple[str, bool]:
     if now.chosen != was.chosen:
         return now.again, True
-    return ("" if now.url == was.url else now.moved), False
+    return ("" if now.to == was.to else now.moved), False
 
 
 def _wanted(pipeline: Pipeline, only: Collection[str]) -> Iterator[tuple[tuple[str, str, str, str], _Wanted]]:
@@ -123,6 +123,7 @@ def _of(pipeline: Pipeline, outlet: Outlet) -> _Wanted:
     said = of[outlet.name]
     documents = said.start == "snapshot"
     again = (_AGAIN if documents else _AGAIN_NOW)[outlet.sends].format(view=outlet.view)
-    moved = _MOVED if documents else _MOVED_NOW
+    topic = getattr(said, "topic", None)  # of matches alone
+    moved = (_MOVED if documents else _MOVED_NOW).format(what="address" if topic is None else "topic")
     first = first if documents else ""
-    return _Wanted(f"{outlet.to} {outlet.name}", said, first, said.chosen, again, said.url, moved)
+    return _Wanted(f"{outlet.to} {outlet.name}", said, first, said.chosen, again, topic or said.url, moved)

@@ -108,7 +108,10 @@ UNLESS = "unless one of that name was there before with the same"
         (
             file(queries=f"order: {{{TOPIC}}}"),
             file(queries=f"order: {{{TOPIC.replace('topic: t', 'topic: u')}}}"),
-            ["run goes on with topic out as the file has it then"],
+            [
+                "run goes on with topic out as the file has it then: it goes on where the former topic was; another "
+                "name sends all first"
+            ],
         ),
         (
             file(queries=f"order: {{{TOPIC}}}"),

@@ -67,10 +67,20 @@ def opened(request: urllib.request.Request, seconds: float) -> Any:
     """
     installed = getattr(urllib.request, "_opener", None)  # `install_opener` has no other side
     question = ASKED.get()
-    # What is no opener of the library's own kind may do anything, and is asked as it is: its question can't be ended.
-    if question is None or type(installed) not in (type(None), urllib.request.OpenerDirector):
+    # What does not go by connections of the library's may do anything, as keep them for others, and is asked as it is:
+    # its question can't be ended.
+    if question is None or not _goes_by_the_library(installed):
         return urllib.request.urlopen(request, timeout=seconds)  # noqa: S310 - its address was checked
     return _noting(installed or _plain(), question).open(request, timeout=seconds)
+
+
+def _goes_by_the_library(installed: Any) -> bool:
+    if installed is None:
+        return True
+    own = urllib.request.AbstractHTTPHandler
+    handlers = vars(installed)["handlers"] if type(installed) is urllib.request.OpenerDirector else [None]
+    asking = [one for one in handlers if one is None or isinstance(one, own)]
+    return all(one is not None and getattr(one.do_open, "__func__", None) is own.do_open for one in asking)
 
 
 def _noting(opener: urllib.request.OpenerDirector, question: Question) -> urllib.request.OpenerDirector:

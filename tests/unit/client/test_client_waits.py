@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import socket
@@ -333,6 +334,24 @@ def test_a_coroutine_goes_the_way_that_the_application_has_installed(
         assert Headwater(url).wait("a") and asyncio.run(Headwater(url).wait_async("a"))
         assert Headwater(url).wait("a") and asyncio.run(Headwater(url).wait_async("a"))
     assert went == ["acme"] * 4
+
+
+class Kept(urllib.request.HTTPHandler):
+    """Opens requests in a way of its own, as those do that keep connections."""
+
+    def do_open(self, request: urllib.request.Request) -> Any:  # type: ignore[override]
+        return super().do_open(http.client.HTTPConnection, request)
+
+    def http_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(request)
+
+
+def test_an_opener_that_makes_connections_in_its_own_way_is_asked_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wait_async` answered `no-answer` for ever, and `wait` did not."""
+    monkeypatch.setattr(urllib.request, "_opener", None)
+    urllib.request.install_opener(urllib.request.build_opener(Kept()))
+    with answering(today) as (url, _):
+        assert Headwater(url).wait("a") and asyncio.run(Headwater(url).wait_async("a"))
 
 
 # -- ages --------------------------------------------------------------------------------------------------------------

@@ -1,16 +1,13 @@
-"""Rows of the source as text, for verification: all of them, those of some keys, or a random few.
+"""Rows of the source as text, for verification: all of them, or those of some keys (truth/sample.py: a random few).
 
 Everything is read in one transaction that sees one state of the database, by plain SQL, a page at a time.
 """
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from typing import Any
 
 import orjson
 import psycopg
@@ -30,6 +27,7 @@ from truth.event_types import ALL, of_types
 
 # Rows a round trip to the server brings, and about how much text they may hold together; bounds memory.
 FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
+WHOLE = sql.SQL("")
 # Keys that one look-up names.
 LOOKED_UP = 5_000
 # Key types whose canonical text is Postgres's own; a row with another key is found by reading all keys.
@@ -93,7 +91,11 @@ def wal_position(connection: Connection) -> int:
 
 
 def read_rows(
-    connection: Connection, table: Table, names: Sequence[str] | None = None, only: sql.Composable = ALL
+    connection: Connection,
+    table: Table,
+    names: Sequence[str] | None = None,
+    only: sql.Composable = ALL,
+    part: sql.Composable = WHOLE,
 ) -> Iterator[list[Row]]:
     """All rows of a table, ``FETCH`` at a time.
 
@@ -102,11 +104,12 @@ def read_rows(
         table: the table.
         names: the columns to read; None for all.
         only: see ``of_types``.
+        part: ``TABLESAMPLE`` of the table; all of it.
     """
     wanted = _columns(table, names)
     heads = [column.name for column in wanted]
     # The expressions are quoted by truth.values; the table's name here.
-    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(_selected(table, wanted), _named(table), only)
+    query = sql.SQL("SELECT {} FROM {}{} WHERE {}").format(_selected(table, wanted), _named(table), part, only)
     with connection.cursor(name=f"headwater_truth {table.qualified}") as cursor:
         cursor.execute(query)
         size = FIRST_FETCH
@@ -299,38 +302,6 @@ def identity_of(view: View) -> Callable[[Row], str]:
         return document_id([orjson.dumps(one).decode() if isinstance(one, orjson.Fragment) else one for one in values])
 
     return made
-
-
-def sampled_ids(connection: Connection, view: View, count: int, seed: int, *, any_will_do: bool = False) -> list[str]:
-    """Random documents' ids: of a large table from random blocks, so that little of it is read, unless too few of the
-    view's rows lie there. Where ``any_will_do``, what lies there is enough, and if that is nothing, the first rows."""
-    known = rows_of(connection, view.table)
-    columns, table = _columns(view.table, view.key), _named(view.table)
-    heads, named = [column.name for column in columns], identity_of(view)
-    share = min(100.0, 400.0 * count / known + 0.01) if known > 4 * count + 10_000 else None
-    blocks = sql.SQL("{} TABLESAMPLE SYSTEM ({}) REPEATABLE ({})").format(table, sql.Literal(share), sql.Literal(seed))
-    found: list[Any] = []
-    for source in (table,) if share is None else (blocks, table):
-        query = sql.SQL("SELECT {} FROM {} WHERE {}").format(_selected(view.table, columns), source, of_types(view))
-        if any_will_do and share is not None and source is table:
-            query += sql.SQL(" LIMIT {}").format(sql.Literal(count))
-        with connection.cursor(name="headwater_sample") as cursor:
-            cursor.itersize = FETCH
-            cursor.execute(query)
-            found = reservoir(iter(cursor), count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
-        if len(found) >= (1 if any_will_do else count):
-            break
-    return [named(dict(zip(heads, row, strict=True))) for row in found]
-
-
-def reservoir(rows: Iterator[Any], count: int, pick: random.Random) -> list[Any]:
-    """So many of the rows, each with the same chance, in one pass."""
-    found = list(islice(rows, count))
-    for number, row in enumerate(rows, start=count):
-        at = pick.randint(0, number)
-        if at < count:
-            found[at] = row
-    return found
 
 
 def rows_of(connection: Connection, table: Table) -> int:

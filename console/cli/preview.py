@@ -156,7 +156,7 @@ def show_documents(report: Mapping[str, Any]) -> None:
         if len(lines) > most:
             click.echo(f"… and {len(lines) - most:,} more lines (--json shows all)")
     if not documents:
-        click.echo(report["not_a_key"] or f"{report['root']} has no such row", err=True)
+        click.echo(report["not_a_key"] or f"no such row was found in {report['root']}", err=True)
     if report["near"]:
         click.echo(f"did you mean {' or '.join(report['near'])}?", err=True)
     made = sum(one["document"] is not None for one in documents)

@@ -21,7 +21,7 @@ from operations.verify.buckets import twice
 from truth.bounds import Bounds, bounds_of
 from truth.digest import digest
 from truth.expected import Expected, Form, digests, form_of
-from truth.rows import reservoir
+from truth.sample import reservoir
 
 _TABLE = (
     "CREATE TABLE told (key BLOB, form TEXT, digest BLOB, bounds BLOB, unsure INT, PRIMARY KEY (key, form)) "

@@ -27,7 +27,8 @@ from operations.verify.expected_file import Told, reading
 from operations.verify.frontier import Frontier
 from truth.bounds import Bounds
 from truth.expected import digests, expected
-from truth.rows import sampled_ids, snapshot, wal_position
+from truth.rows import snapshot, wal_position
+from truth.sample import sampled_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,7 +28,8 @@ from tests.support.truth import by_truth, fill, origin, people_database, tables_
 from truth.columns import with_singles
 from truth.digest import digest
 from truth.expected import digests, expected
-from truth.rows import identity, looked_up, read_rows, rows_of_ids, sampled_ids, snapshot
+from truth.rows import identity, looked_up, read_rows, rows_of_ids, snapshot
+from truth.sample import sampled_ids
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(part=0)]
 

@@ -52,7 +52,7 @@ def test_it_is_said_in_the_place_of_that_there_is_no_such_row(capsys: pytest.Cap
     said = capsys.readouterr().err
     assert "M7 is not a uuid" in said and "no such row" not in said
     show_documents(report | {"not_a_key": None})
-    assert "public.patients has no such row" in capsys.readouterr().err
+    assert "no such row was found in public.patients" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,11 @@ class Holding:
         """What is held under these keys; absent ones are left out."""
         return {held.key: self._holds(held) for held in self.target.get(self.view.name, keys).values()}
 
-    def lost(self, keys: Sequence[str]) -> set[str]:
-        """Those of some keys under which nothing is held that a cache has lost: it has not let them expire."""
-        return self.target.lost(self.view.name, keys) if isinstance(self.target, RedisSink) else set()
+    def expired(self, keys: Sequence[str], *, unversioned: bool) -> set[str]:
+        """Those of some keys that are not there which a cache may have let expire; see ``RedisSink.expired``."""
+        if not isinstance(self.target, RedisSink):
+            return set()
+        return self.target.expired(self.view.name, keys, unversioned=unversioned)
 
     def sample(self, count: int, seed: int) -> list[str]:
         """The keys of so many random things that are there."""

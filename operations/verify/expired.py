@@ -13,7 +13,17 @@ from spark.disk.state import Generation
 
 
 def may_have_expired(build: Opened) -> bool:
-    """Whether what a generation lacks may have been there for ``ttl_seconds``.
+    """Whether documents of a generation expire: what it lacks may have been there. Each one's version tells, which
+    outlives it by ``fence_seconds``, so it is the same of one that readers do not see yet.
+
+    Args:
+        build: the generation.
+    """
+    return isinstance(build.part, RedisSink) and build.part.ttl_seconds is not None
+
+
+def versions_may_be_gone(build: Opened) -> bool:
+    """Whether a generation is old enough to have had documents whose versions have expired as well.
 
     Only of the one that readers see. What is to be shown to them is held against all that it must have, however long
     its fill took: an empty one would only have to wait to be equal.
@@ -25,8 +35,8 @@ def may_have_expired(build: Opened) -> bool:
     if not isinstance(part, RedisSink) or part.ttl_seconds is None:
         return False
     entry = register_of(build.pipeline, build.sink).get(build.number)
-    began = entry.created_at or _first_query(build.generation)
-    return entry.stage == "living" and began is not None and at_least(began, time.time()) >= part.ttl_seconds
+    began, least = entry.created_at or _first_query(build.generation), part.ttl_seconds + part.fence_seconds
+    return entry.stage == "living" and began is not None and at_least(began, time.time()) >= least
 
 
 def _first_query(generation: Generation) -> float | None:

@@ -33,6 +33,7 @@ from operations.holding import Holding
 from operations.records.newest import newest_transactions, routed_elsewhere
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
+from operations.verify.expired import versions_may_be_gone
 from operations.verify.frontier import Frontier
 from operations.verify.looks import Look, looking, next_number, visible_now
 from truth.digest import DIGEST_BYTES
@@ -66,7 +67,7 @@ class Settler:
         folder: for files of its own.
         on_pause: called while it waits.
         stays: see ``operations.verify.comparison.kind_of``.
-        expires: what is not there may have expired (``operations.verify.expired``), unless it is known to be lost.
+        expires: what is not there may have expired (``operations.verify.expired``).
         seen: what the first of the looks saw by which keys were called different; None of a view that is not the rows
             of one table.
     """
@@ -165,7 +166,7 @@ class Settler:
                 moved = look.moved()
                 # Of a sink that is behind, what is not there may as well be on the way.
                 gone = [key for key in names if key in wanted and key not in held] if self.expires and caught_up else []
-                expired = {*gone} - self.holding.lost(gone) if gone else set[str]()
+                expired = self._expired(gone) if gone else set[str]()
                 for key in names:
                     found = held.get(key)
                     kind = kind_of(wanted.get(key), found and found.digest, stays=self.stays)
@@ -176,6 +177,9 @@ class Settler:
                         suspects.add(marked(kind, key), MOVED if certainly else wanted.get(key, NOTHING))
         suspects.flush()
         return caught_up, suspects
+
+    def _expired(self, gone: Sequence[str]) -> set[str]:
+        return self.holding.expired(gone, unversioned=versions_may_be_gone(self.holding.opened))
 
     def _standing_still(self, suspects: Keys) -> tuple[Keys, Keys]:
         """Suspects whose truth is what it was, and those whose rows have changed since, or may have."""

@@ -237,8 +237,8 @@ class Reads:
                     found[key] = int(version)
         return found
 
-    def lost(self, where: Names, keys: Sequence[str], fence_seconds: int) -> set[str]:
-        """Those of some keys whose value went before its time: its version outlives it by no more than the fence.
+    def expired(self, where: Names, keys: Sequence[str], fence_seconds: int, *, unversioned: bool) -> set[str]:
+        """Those of some keys whose value may have expired: its version is left, for the fence, or gone as well.
 
         Raises:
             Moving: values are being renamed, or were meanwhile.
@@ -253,9 +253,9 @@ class Reads:
             try:
                 answers = pipe.execute()
             except redis.exceptions.NoPermissionError:
-                return set()  # then nobody can tell
+                return set()  # then nothing shows it
             for key, left, there in zip(part, answers[::2], answers[1::2], strict=True):
-                if not there and left > (fence_seconds + LEAST_LEFT) * 1000:
+                if not there and (0 <= left <= (fence_seconds + LEAST_LEFT) * 1000 or (left == -2 and unversioned)):
                     found.add(key)
         if self.prefix(where) != prefix:
             raise Moving

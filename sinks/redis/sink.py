@@ -158,10 +158,18 @@ class RedisSink:
         with self._server.once("look-up of versions"):
             return self._reads().versions(self._where(target), keys)
 
-    def lost(self, target: str, keys: Sequence[str]) -> set[str]:
-        """Those of some keys that are not there whose documents were evicted, or removed, before they expired."""
+    def expired(self, target: str, keys: Sequence[str], *, unversioned: bool) -> set[str]:
+        """Those of some keys that are not there whose documents may have expired: their versions outlive them, by the
+        fence. Of those that have none left either nobody can tell.
+
+        Args:
+            target: the view.
+            keys: ids.
+            unversioned: count those without a version, too.
+        """
         with self._server.once("look-up of lifetimes"):
-            return self._reads().lost(self._where(target), keys, self._settings.fence_seconds)
+            fence = self._settings.fence_seconds
+            return self._reads().expired(self._where(target), keys, fence, unversioned=unversioned)
 
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; a key of that name which is no string has no document.

@@ -52,14 +52,17 @@ class World:
     elsewhere: frozenset[str] = frozenset()
     asked_for: tuple[str, ...] = ()
     expires = False
-    # What a cache has lost before its time; and whether it was asked for it.
+    # What a cache has lost before its time, and of what it has no version; whether that may have expired as well; and
+    # how often it was asked for it.
     evicted: frozenset[str] = frozenset()
-    asked_of_lost = 0
+    unversioned: frozenset[str] = frozenset()
+    outlived = False
+    asked_of_expired = 0
 
-    def lost(self, keys: Sequence[str]) -> set[str]:
-        self.asked_of_lost += 1
+    def expired(self, keys: Sequence[str], *, unversioned: bool) -> set[str]:
+        self.asked_of_expired += 1
         assert not self.held.keys() & set(keys)
-        return self.evicted & set(keys)
+        return set(keys) - self.evicted - (frozenset() if unversioned else self.unversioned)
 
     def routed(self, keys: Sequence[str]) -> set[str]:
         self.asked_for += tuple(sorted(keys))
@@ -75,7 +78,7 @@ class World:
 
     def settler(self, folder: Path) -> Settler:
         opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form=lambda _view: "document")
-        holding = SimpleNamespace(opened=opened, get=self._get, lost=self.lost)
+        holding = SimpleNamespace(opened=opened, get=self._get, expired=self.expired)
         frontier = SimpleNamespace(wait=self._wait)
         view = SimpleNamespace(event_types=self.event_types)
         return Settler(view, holding, frontier, None, folder, stays=self.stays, expires=self.expires)  # type: ignore[arg-type]
@@ -120,6 +123,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(settle, "newest_transactions", lambda _pipeline, _view, keys: world.newest(keys))
         monkeypatch.setattr(settle, "routed_elsewhere", lambda _pipeline, _view, keys: world.routed(keys))
         monkeypatch.setattr(settle, "next_number", lambda _: 1_000)
+        monkeypatch.setattr(settle, "versions_may_be_gone", lambda _: world.outlived)
         monkeypatch.setattr(looks, "snapshot", snapshot)
         monkeypatch.setattr(looks, "wal_position", world.position)
         monkeypatch.setattr(looks, "expected", lambda _view, _connection, _spark, keys, **_: keys)
@@ -267,12 +271,16 @@ def test_what_may_have_expired_is_neither_missing_nor_put_back(settled: Any) -> 
     assert (result.doubtful, sorted(result.missing), certain) == (0, ["gone", "moves"], 4), "it may be on the way"
     kept = world(True)
     kept.expires = False
-    assert settled(kept)[0].missing == ["gone"] and not kept.asked_of_lost
+    assert settled(kept)[0].missing == ["gone"] and not kept.asked_of_expired
 
 
-def test_what_a_cache_has_lost_before_its_time_is_missing(settled: Any) -> None:
-    """What a server evicts was called doubtful for good, and the sink equal."""
-    world = World({"gone": [1], "evicted": [2], "wrong": [3]}, {"wrong": 9}, [True])
-    world.expires, world.evicted = True, frozenset({"evicted"})
+@pytest.mark.parametrize("outlived", [False, True])
+def test_what_a_cache_has_lost_before_its_time_is_missing(settled: Any, outlived: bool) -> None:
+    """What a server evicts was called doubtful for good, and the sink equal; what had never come, in the same way."""
+    world = World({"gone": [1], "evicted": [2], "never": [3], "wrong": [4]}, {"wrong": 9}, [True])
+    world.expires, world.outlived = True, outlived
+    world.evicted, world.unversioned = frozenset({"evicted"}), frozenset({"never"})
     result, certain = settled(world)
-    assert (result.doubted, result.missing, result.changed, certain) == (["gone"], ["evicted"], ["wrong"], 2)
+    unknown = ["never"]
+    assert (sorted(result.doubted), result.changed) == (["gone", *(unknown if outlived else [])], ["wrong"])
+    assert (result.missing, certain) == (["evicted", *([] if outlived else unknown)], 2 if outlived else 3)

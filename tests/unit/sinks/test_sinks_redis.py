@@ -339,21 +339,22 @@ class Lives:
         return SimpleNamespace(pttl=pttl, exists=exists, execute=execute)
 
 
-def lost(monkeypatch: pytest.MonkeyPatch, client: Lives) -> set[str]:
+def expired(monkeypatch: pytest.MonkeyPatch, client: Lives, *, unversioned: bool = True) -> set[str]:
     fields = {"ttl_seconds": 3600, "fence_seconds": 600, "key_prefix": "p:", "targets": {"v": {}}}
     sink = RedisSink({"type": "redis", "name": "c", "url": "redis://h", **fields})
     monkeypatch.setattr(sink._server, "client", lambda: client)
-    return sink.lost("v", [*client.left])
+    return sink.expired("v", [*client.left], unversioned=unversioned)
 
 
-def test_a_value_that_went_before_its_time_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_whose_version_is_as_young_as_a_fence_may_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its version is written with the same time to live, and the fence: what is left beyond that the value had, too."""
-    left = {"evicted": 4000.0, "there": 4000.0, "expired": 600.0, "now": 601.0, "deleted": 10.0, "never": -2, "old": -1}
+    left = {"evicted": 4000.0, "there": 600.0, "expired": 600.0, "now": 601.0, "old": 0.0, "never": -2, "endless": -1}
     client = Lives(left, {"there"})
-    assert lost(monkeypatch, client) == {"evicted"}
+    assert expired(monkeypatch, client, unversioned=False) == {"expired", "now", "old"}, "no version is none of its"
     assert client.asked[:2] == ["pttl", "exists"], "what is written in between is there when it is looked for"
+    assert expired(monkeypatch, client) == {"expired", "now", "old", "never"}
 
 
-def test_where_nobody_may_ask_for_it_nothing_is_called_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_may_ask_for_it_nothing_may_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = redis.exceptions.NoPermissionError("User x has no permissions to run the 'pttl' command")
-    assert lost(monkeypatch, Lives({"evicted": 4000.0}, set(), refused)) == set()
+    assert expired(monkeypatch, Lives({"expired": 600.0, "never": -2}, set(), refused)) == set()

@@ -74,7 +74,8 @@ def _drawn(
     connection: Connection, view: View, count: int, seed: int, share: float | None = None, *, first: bool = False
 ) -> list[Row]:
     """So many random rows, of so many percent of the blocks if that is given; or the first ones. Their keys alone."""
-    only, part = of_types(view), WHOLE
+    only = of_types(view)
+    part: sql.Composable = WHOLE
     if first:
         only = sql.SQL("{} LIMIT {}").format(only, sql.Literal(count))
     if share is not None:

@@ -173,7 +173,9 @@ class Engine(Part):
         le=100_000_000,
     )
     spark_conf: PlainOptions = entry(
-        {}, "More settings of Spark; they win over Headwater's own.", example={"spark.ui.enabled": False}
+        {},
+        "More settings of Spark; they win over Headwater's own, and options of Java come behind those.",
+        example={"spark.ui.enabled": False},
     )
 
 

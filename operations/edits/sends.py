@@ -41,8 +41,8 @@ class Sent:
         title: what is called so, in words.
         name, view: of the webhook or topic, and what it follows; of standing queries both are their view's.
         more: what is to be known of it besides; "" for nothing.
-        anew: whether it is sent `reset` first, or all that there is, or reads all of it: one that begins, unless it is
-            sent only what comes, or that was chosen otherwise.
+        anew: of one that changes, whether it is sent `reset` first; of one that begins, whether it is sent, or reads,
+            all that there is first.
     """
 
     change: Literal["begins", "ends", "changes"]

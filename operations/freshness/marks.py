@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from cdc.token import History, differs
 from connectors.ledger import LedgerEntry
@@ -130,19 +131,15 @@ class Marks:
 
 
 def _thinned(marks: Iterable[Mark], now: float) -> list[Mark]:
-    """All recent moments, and of older ones those that are far enough apart. Of each sort in a row the last stays, so
-    also the newest whose ends are known: what a flow lacks is measured by those, however long the slot stands."""
-    kept: list[Mark] = []
+    """All recent moments, and of older ones those that are far enough apart. Of each sort the last stays, so also the
+    newest whose ends are known: what a flow lacks is measured by those, however long the slot stands."""
+    sorts: dict[Hashable, list[Mark]] = {}
     for mark in marks:
-        if len(kept) > 1 and now - kept[-1].at > RECENT_SECONDS and _between(kept[-2], kept[-1], mark):
+        kept = sorts.setdefault(_sort(mark), [])
+        if len(kept) > 1 and now - kept[-1].at > RECENT_SECONDS and mark.at - kept[-2].at <= APART_SECONDS:
             kept.pop()
         kept.append(mark)
-    return kept
-
-
-def _between(before: Mark, mark: Mark, after: Mark) -> bool:
-    """Whether a moment tells hardly more than its neighbours do."""
-    return after.at - before.at <= APART_SECONDS and _sort(before) == _sort(mark) == _sort(after)
+    return sorted(chain.from_iterable(sorts.values()), key=lambda mark: mark.at)
 
 
 def _sort(mark: Mark) -> Hashable:

@@ -86,6 +86,12 @@ class Comparison:
         if len(named) < NAMED:
             named.append(shown(key))
 
+    def undecide(self) -> None:
+        """What differs may be right, as nobody knows what it must be any more."""
+        self.moving = [*self.moving, *self.missing, *self.extra, *self.changed][:NAMED]
+        self.undecided += self.differences
+        self.forget(differences_only=True)
+
     def forget(self, *, differences_only: bool = False) -> None:
         """Differences are about to be counted anew; and what could not be decided, unless that is of other keys."""
         self.differences = 0

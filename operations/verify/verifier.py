@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, ShapeUnknown
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
@@ -236,7 +236,6 @@ class Verifier:
                 self._fail(build.sink, error)
                 if result.repaired is None:  # what a repair has done is told, whatever came then
                     del results[build.sink]
-                continue
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
         return results
@@ -246,10 +245,12 @@ class Verifier:
     ) -> None:
         """One sink's part: what differs is settled, repaired, and told by its columns."""
         with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
-            self._settled(settler, build, result, differing)
-            result.columns = differing_columns(settler, result.changed, values=self.asked.values)
-            result.lossy = undelivered(view, result.columns)
-            result.not_repaired = reasons(result.not_repaired, result.columns, values=self.asked.values)
+            try:
+                self._settled(settler, build, result, differing)
+                result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+                result.lossy = undelivered(view, result.columns)
+            finally:  # the reasons of a repair are told also if it fails then, and quote no rows
+                result.not_repaired = reasons(result.not_repaired, result.columns, values=self.asked.values)
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
         """A view of which a table's column, or the state, has a type that only Spark knows, with that type."""
@@ -337,6 +338,7 @@ class Verifier:
         from operations.verify.repair.work import Refused
 
         left, tables = certain, self.tables.catalogue
+        result.repaired = None if certain.count else 0
         if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again
             refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             result.repaired, result.not_repaired = 0, refused.explained(left)
@@ -350,12 +352,12 @@ class Verifier:
             refused = repair(build, tables, settler, left, self.session(), caught_up=bool(result.caught_up))
             wait = max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0
             left = settler.settle(result, left, wait, unclear)
-            result.not_repaired = refused.explained(left)
+            result.repaired, result.not_repaired = certain.count - left.count - unclear.count, refused.explained(left)
             if left.count and (altered := self._altered(settler.view)):
                 # What is written is told all the same; what else was found goes by the table that was.
                 result.not_repaired = Refused(altered).explained(left)
+                result.undecide()
                 break
-        result.repaired = certain.count - left.count - unclear.count
         if result.repaired:
             clear_letters(self.pipeline, build, settler.view, certain, (left, unclear), self.progress)
 
@@ -363,7 +365,7 @@ class Verifier:
         """Why nobody knows whether a view's documents differ, if a table was altered; None if it was not."""
         try:
             self.tables.refuse_altered(view)
-        except HeadwaterError as error:
+        except ShapeUnknown as error:
             return f"nobody knows whether it differs: {error.what}"
         return None
 

@@ -149,6 +149,14 @@ def test_also_while_somebody_waits_all_the_time_they_reach_back_an_hour() -> Non
     assert 103_700.0 - mark.at > 3_600
 
 
+def test_also_while_topics_come_and_go_they_reach_back_an_hour() -> None:
+    marks = Marks()
+    for at in range(100_000, 103_700):
+        marks.note(float(at), at)
+        marks.confirm(_entry(at, topics=2 + at % 2))
+    assert len(marks._marks) < KEPT and 103_700 - marks._marks[0].at > 3_600
+
+
 def test_moments_that_wait_for_a_slot_are_thinned_out_too() -> None:
     """A connector was dead for an hour: once it is back, what it has come to is told within the same seconds."""
     marks = Marks()

@@ -314,6 +314,7 @@ def traced(source: Any = (), log: Any = (), sink: Any = (), **key: Any) -> dict[
             "partition": 1,
             "offset": 41,
             "position": 500,
+            "event": False,
             **dict(log),
         },
         "sinks": [
@@ -330,6 +331,7 @@ def traced(source: Any = (), log: Any = (), sink: Any = (), **key: Any) -> dict[
                 "position": 500,
                 "state": "running",
                 "last_error": None,
+                "ttl_seconds": None,
                 **dict(sink),
             }
         ],

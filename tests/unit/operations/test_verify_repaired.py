@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cdc.errors import ShapeUnknown, SinkUnavailable, StateError
+from cdc.letters.words import REFUSED
 from operations.verify import settle, verifier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, marked, unmarked
@@ -163,9 +164,34 @@ def test_what_was_repaired_before_a_table_was_altered_is_told(tmp_path: Path, cl
     verifying = Verifying({"cache": [{"a": "wrong", "b": "wrong"}, {"b": "wrong"}]})
     verifying.altered_at = 4
     result = verifying.run(tmp_path)["cache"]
-    assert (result.repaired, result.changed, verifying.failed) == (1, ["b"], {})
+    assert (result.repaired, result.changed, verifying.failed) == (1, [], {})
+    assert (result.differences, result.undecided, result.moving) == (0, 1, ["b"])
     assert result.not_repaired == [{"key": "b", "why": "nobody knows whether it differs: a table was altered"}]
     assert len(verifying.looked["cache"]) == 2 and cleared == [("cache", ["a", "b"], ["b"])]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_reasons_quote_no_rows_also_where_it_fails_behind_the_repair(
+    tmp_path: Path, cleared: Any, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """What a repair has done is told whatever comes then; with it went the words of the sink, and a value in them."""
+
+    def repair(*_: Any, **__: Any) -> Refused:
+        refused = Refused("somehow")
+        refused.add("b", f"{REFUSED}mapper_parsing_exception: failed to parse field [ssn] of value '123-45-6789'")
+        return refused
+
+    def columns(*_: Any, **__: Any) -> dict[str, Any]:
+        if fails:
+            raise SinkUnavailable("search does not answer")
+        return {}
+
+    monkeypatch.setattr(repairing, "repair", repair)
+    monkeypatch.setattr(verifier, "differing_columns", columns)
+    both = {"a": "wrong", "b": "wrong"}
+    result = Verifying({"cache": [both, *[{"b": "wrong"}] * 5]}).run(tmp_path)["cache"]
+    [left] = result.not_repaired
+    assert result.repaired == 1 and "mapper_parsing" in left["why"] and "123-45" not in left["why"]
 
 
 def test_where_nobody_knows_which_sink_fails_each_is_compared_alone(

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 THREADS, MEMORY = 2, "1GB"
 # Rows that are taken over from DuckDB at once.
 PIECE = 2_048
+# Where one of its threads meets an error, the others are interrupted, and now and then that is all that is told: the
+# statement is run again until it says why.
+ATTEMPTS = 4
 _EXTENSIONS = ("avro", "iceberg")
 # Applies a long deletion vector to the data files after it as well (tests/integration/test_sink_iceberg.py).
 WRONG = ("1.5.5",)
@@ -81,21 +84,42 @@ class Duck:
             QueryTooLarge: it takes more time or memory than it may (terminal).
             SinkUnavailable: a file went away while it was read (transient).
         """
-        timer = threading.Timer(seconds, self.connection.interrupt)
+        late = threading.Event()
+
+        def interrupt() -> None:
+            late.set()
+            self.connection.interrupt()
+
+        timer = threading.Timer(seconds, interrupt)
         timer.daemon = True
         timer.start()
         try:
-            with _explained(seconds, tables), _later():
-                done = self.connection.execute(text)
-                columns = [(str(one[0]), str(one[1])) for one in done.description]
-                rows = list[Sequence[Any]]()
-                for batch in done.to_arrow_reader(PIECE):
-                    rows += plain_rows(batch.slice(0, limit + 1 - len(rows)))
-                    if len(rows) > limit:
-                        break
+            with _explained(seconds, tables):
+                return self._asked(text, limit, late)
         finally:
             timer.cancel()
             timer.join()
+
+    def _asked(self, text: str, limit: int, late: threading.Event) -> Rows:
+        import duckdb
+
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._read(text, limit)
+            except duckdb.InterruptException:
+                if late.is_set():
+                    raise
+        return self._read(text, limit)
+
+    def _read(self, text: str, limit: int) -> Rows:
+        with _later():
+            done = self.connection.execute(text)
+            columns = [(str(one[0]), str(one[1])) for one in done.description]
+            rows = list[Sequence[Any]]()
+            for batch in done.to_arrow_reader(PIECE):
+                rows += plain_rows(batch.slice(0, limit + 1 - len(rows)))
+                if len(rows) > limit:
+                    break
         return Rows(columns, rows[:limit], len(rows) > limit)
 
     def view(self, schema: str, name: str, select: str) -> None:

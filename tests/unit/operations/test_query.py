@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
@@ -251,6 +251,22 @@ def test_a_query_is_bounded_in_rows_and_time(duck: Duck) -> None:
 def test_what_fails_behind_the_first_rows_is_told_as_in_front_of_them(duck: Duck) -> None:
     with pytest.raises(QueryRefused, match="Could not convert string 'x'"):
         duck.run("SELECT (CASE WHEN range = 300000 THEN 'x' ELSE '1' END)::INT FROM range(400000)", 500_000, 300)
+
+
+def test_a_query_that_nobody_has_interrupted_says_why_it_failed(duck: Duck, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread's error interrupts the others: `took longer than 300 s` was told of a query of three seconds."""
+    asked, real = list[str](), duck.connection
+
+    def execute(text: str) -> Any:
+        asked.append(text)
+        if len(asked) < 3:
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+        return real.execute(text)
+
+    monkeypatch.setattr(duck, "connection", SimpleNamespace(execute=execute, interrupt=real.interrupt))
+    with pytest.raises(QueryRefused, match="Could not convert string 'x'"):
+        duck.run("SELECT 'x'::INT", 5, 300)
+    assert len(asked) == 3
 
 
 def test_a_query_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

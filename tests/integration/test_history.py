@@ -100,6 +100,7 @@ def test_no_cut_is_torn_and_no_event_is_twice_when_the_runner_is_killed(vaults: 
             cuts.cut(vaults, wait=0.0)
         reports.append(cuts.cut(vaults, wait=180.0))
         time.sleep(2.0)
+    vaults.open_again()
     last = cuts.cut(vaults, wait=180.0)
     begins, ends = first["cut"], last["cut"]
     assert ends > begins

@@ -77,10 +77,11 @@ def opened(request: urllib.request.Request, seconds: float) -> Any:
 def _goes_by_the_library(installed: Any) -> bool:
     if installed is None:
         return True
+    if type(installed) is not urllib.request.OpenerDirector:
+        return False
     own = urllib.request.AbstractHTTPHandler
-    handlers = vars(installed)["handlers"] if type(installed) is urllib.request.OpenerDirector else [None]
-    asking = [one for one in handlers if one is None or isinstance(one, own)]
-    return all(one is not None and getattr(one.do_open, "__func__", None) is own.do_open for one in asking)
+    asking = [one for one in vars(installed)["handlers"] if isinstance(one, own)]
+    return all(getattr(one.do_open, "__func__", None) is own.do_open for one in asking)
 
 
 def _noting(opener: urllib.request.OpenerDirector, question: Question) -> urllib.request.OpenerDirector:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cdc.ages import at_least
 from cdc.token import MAX_CHARS, parse_token
+from console.http.gone import gone
 from console.http.reports import Asked
 from console.http.served import known_sinks, known_views
 from operations.freshness.answers import of_all
@@ -89,8 +90,7 @@ async def wait(request: Request, body: WaitRequest, asked: Asked) -> dict[str, A
 
 async def _watch(request: Request, waits: Waits, begun: Sequence[Wait]) -> None:
     """Who asked and has gone (an aborted page load) holds no place that others wait for."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    await gone(request.receive)
     for one in begun:
         waits.give_up(one)
 

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from cdc.errors import HeadwaterError, Refused
 from cdc.filters import MAX_CHARS as MAX_FILTER
+from console.http.gone import gone
 from console.http.reports import Asked
 from operations.push import events as told
 from operations.push.cursor import MAX_CHARS, RESET
@@ -123,8 +124,7 @@ class Events(Response):
             self._subscriber.close()
 
     async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await gone(receive)
         self._subscriber.leave()
 
     async def _send(self, send: Send, body: bytes) -> bool:

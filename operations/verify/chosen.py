@@ -54,18 +54,16 @@ def holding_any(
     return kept, maybe
 
 
-def holders(builds: Mapping[str, Opened], views: Sequence[str]) -> list[tuple[View, list[Opened]]]:
-    """Each different view, with the generations that hold it; `tables: all` may call one as the file does.
+def holders(builds: Mapping[str, Opened], called: str) -> list[tuple[View, list[Opened]]]:
+    """Each different view of a name, with the generations that hold it; `tables: all` may call one as the file does.
 
     Args:
         builds: sink -> its generation.
-        views: only those of these names; all if there are none.
+        called: the name.
     """
     found: list[tuple[View, list[Opened]]] = []
     for build in builds.values():
-        for view in build.views:
-            if views and view.name not in views:
-                continue
+        for view in (view for view in build.views if view.name == called):
             known = next((holding for same, holding in found if same == view), None)
             if known is None:
                 found.append((view, [build]))

@@ -175,7 +175,7 @@ class Verifier:
 
     def _compare(self, called: str, results: dict[tuple[str, str], Comparison]) -> None:
         """Compare what bears a view's name in all sinks: one view, or several where a sink has a table as it was."""
-        for view, holders in holders_of(self.builds, [called]):
+        for view, holders in holders_of(self.builds, called):
             if absent := sorted(view_tables(view).keys() - self.tables.catalogue.tables.keys()):
                 if not any(map(self.pipeline.captures, absent)):
                     names = ", ".join(absent)

@@ -206,11 +206,7 @@ def _told(place: Place, said: str) -> SinkError:
     if "NO_SUCH_BUCKET" in reason:
         return _no_bucket(place)
     if found := _TLS.search(said):
-        return SinkRefused(
-            f"{where} can't be trusted, or has no TLS: {found[1].strip()[:300]}",
-            means="nothing was written",
-            fix=untrusted("SSL_CERT_FILE", "`s3_endpoint`"),
-        )
+        return untrusted(where, found[1].strip()[:300], "SSL_CERT_FILE", "`s3_endpoint`")
     if any(word in said for word in _PASSING):
         return SinkUnavailable(f"{where} does not answer ({reason})", fix="look at the server and at `s3_endpoint`")
     return SinkRefused(
@@ -220,17 +216,21 @@ def _told(place: Place, said: str) -> SinkError:
     )
 
 
-def untrusted(variable: str, key: str) -> str:
-    """What to do where a server's TLS is refused.
+def untrusted(where: str, why: str, variable: str, key: str) -> SinkRefused:
+    """The error for a server whose TLS is refused. Pure.
 
     Args:
+        where: what is reached there.
+        why: in the client's words.
         variable: by which our own client of that server is told its authorities.
         key: of the sink, where the address is.
     """
-    return (
-        f"name a PEM file with all authorities that are to be trusted (the system's, and the one that signed the"
+    return SinkRefused(
+        f"{where} can't be trusted, or has no TLS: {why}",
+        means="nothing was written",
+        fix="name a PEM file with all authorities that are to be trusted (the system's, and the one that signed the"
         f" certificate) in {variable}, in the environment of every command, and put the latter into the trust store of"
-        f" Spark's Java (docs/operations.md); or correct {key} (http or https, and the name that the certificate has)"
+        f" Spark's Java (docs/operations.md); or correct {key} (http or https, and the name that the certificate has)",
     )
 
 

@@ -163,11 +163,7 @@ class RestCatalogue:
 
 
 def _untrusted(where: str, why: str) -> SinkRefused:
-    return SinkRefused(
-        f"{where} can't be trusted, or has no TLS: {why}",
-        means="nothing was written",
-        fix=untrusted("REQUESTS_CA_BUNDLE", "`catalog_uri` (and `oauth_uri`)"),
-    )
+    return untrusted(where, why, "REQUESTS_CA_BUNDLE", "`catalog_uri` (and `oauth_uri`)")
 
 
 def _line(error: BaseException) -> str:

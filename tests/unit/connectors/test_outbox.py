@@ -24,20 +24,15 @@ from connectors.topics import data_topics
 from operations.run.flows import flow_spec
 from spark.reading.entries import EntryDecoder
 from spark.reading.record import batch_of
+from tests.support.outbox_file import HEAD
 
-HEAD = """\
-version: 1
-name: shop
-source:
-  database: shop
-  user: u
-  tables: [public.orders, public.outbox]
-  outbox: {table: public.outbox, types: [order, customer]}
-kafka: {bootstrap: "localhost:9092"}
-connect: {url: "http://localhost:8083"}
+START = (
+    HEAD
+    + """\
 row_store: {url: "redis://h:6379/1"}
 views:
 """
+)
 TAIL = """
 sinks:
   cache: {type: redis, url: "redis://h:6379/0", view: v}
@@ -56,7 +51,7 @@ ID = "b1f0d4b0-0000-4000-8000-000000000001"
 
 
 def file(views: str = SALE, old: str = "", new: str = "", tail: str = TAIL) -> Pipeline:
-    return loads((HEAD + views + tail).replace(old, new) if old else HEAD + views + tail, "p.yaml", {})
+    return loads((START + views + tail).replace(old, new) if old else START + views + tail, "p.yaml", {})
 
 
 @pytest.mark.parametrize(

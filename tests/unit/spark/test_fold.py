@@ -26,24 +26,19 @@ from spark.flow import flow_name, flow_of
 from spark.reading.record import batch_of
 from spark.warehouse.keys import key_names
 from spark.warehouse.table import state_columns
+from tests.support.outbox_file import HEAD
 from truth.events import folded
 from truth.events.logged import Event
 
-TEXT = """\
-version: 1
-name: shop
-source:
-  database: shop
-  user: u
-  tables: [public.orders, public.outbox]
-  outbox: {table: public.outbox, types: [order, customer]}
-kafka: {bootstrap: "localhost:9092"}
-connect: {url: "http://localhost:8083"}
+TEXT = (
+    HEAD
+    + """\
 views:
   v: {root: outbox, events: [order], fold: {initial: "named_struct('n', 0)", step: "named_struct('n', state.n + length(event.type))"}}
 sinks:
   cache: {type: redis, url: "redis://h:6379/0", view: v}
 """
+)
 OUTBOX = Table(
     "public",
     "outbox",

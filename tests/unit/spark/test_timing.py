@@ -31,25 +31,20 @@ from spark.flow import Flow, Reading
 from spark.reading.record import batch_of
 from spark.warehouse.keys import key_names
 from spark.warehouse.table import state_columns
+from tests.support.outbox_file import HEAD
 from truth.expected import expected
 
 WINDOW = 'window: {time: at, size: 1 hour, delay: 10 minutes, by: {who: aggregateid}, measures: {n: "count(*)"}}'
 MATCH = "match: {time: at, delay: 1 minute, within: 10 minutes, first: {where: \"type = 'a'\", key: aggregateid}, then: {where: \"type = 'b'\", key: payload}}"
-TEXT = f"""\
-version: 1
-name: shop
-source:
-  database: shop
-  user: u
-  tables: [public.orders, public.outbox]
-  outbox: {{table: public.outbox, types: [order, customer]}}
-kafka: {{bootstrap: "localhost:9092"}}
-connect: {{url: "http://localhost:8083"}}
+TEXT = (
+    HEAD
+    + f"""\
 views:
   v: {{root: outbox, {WINDOW}}}
 sinks:
   cache: {{type: redis, url: "redis://h:6379/0", view: v}}
 """
+)
 MOMENTS = ("at", "sent", "received")
 OUTBOX = Table(
     "public",

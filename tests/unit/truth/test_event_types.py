@@ -17,21 +17,15 @@ from cdc.pipeline import loads
 from cdc.resolve.views import resolve_view, table_view
 from cdc.view import View
 from operations.preview.asked import Asked, keys_of, near_keys
+from tests.support.outbox_file import HEAD
 from truth import sample
 from truth.event_types import ALL, of_types
 from truth.expected import expected
 from truth.sample import sampled_ids
 
-TEXT = """\
-version: 1
-name: shop
-source:
-  database: shop
-  user: u
-  tables: [public.orders, public.outbox]
-  outbox: {table: public.outbox, types: [order, customer]}
-kafka: {bootstrap: "localhost:9092"}
-connect: {url: "http://localhost:8083"}
+TEXT = (
+    HEAD
+    + """\
 views:
   order_event: {root: outbox, events: [order], columns: [id, {aggregateid: order_id}]}
   both: {root: outbox, events: [customer, order], columns: [id]}
@@ -40,6 +34,7 @@ views:
 sinks:
   cache: {type: redis, url: "redis://h:6379/0", views: [order_event, both, every, order]}
 """
+)
 NAMES = ("id", "aggregatetype", "aggregateid")
 OUTBOX = Table("public", "outbox", tuple(Column(name, "text", "text", ordinal=at) for at, name in enumerate(NAMES, 1)))
 OUTBOX = replace(OUTBOX, primary_key=("id",))

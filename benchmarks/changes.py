@@ -36,7 +36,7 @@ class Changed:
     idle_p99_s: float
 
     def with_after(self, later: Changed) -> Changed:
-        """The means of these and of those that the same side reached later, after the other one's turn."""
+        """The means of these and of those that the same side reached later, in its second turn."""
         return Changed(*(mean(pair) for pair in zip(astuple(self), astuple(later), strict=True)))
 
 

@@ -26,7 +26,10 @@ Examples:
 )
 @pipeline_argument
 @click.option(
-    "--topics", is_flag=True, help="Delete the topics too, of changes and of dead letters: a full copy of the tables."
+    "--topics",
+    is_flag=True,
+    help="Delete the topics too, of changes, events and dead letters: a copy of the tables, and the only one of events "
+    "whose rows were deleted and of former versions of rows (`as_of`).",
 )
 @sink_option
 @click.option("--keep-sinks", is_flag=True, help="Leave what the sinks hold, for readers, until `rebuild` replaces it.")

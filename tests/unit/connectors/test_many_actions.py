@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.errors import SourceError
+from cdc.log.client import Topic
 from connectors import apply as applying
 from connectors.actions import Action, counted, run_all
 from connectors.captured.captured import Captured, plan_captured
@@ -184,7 +185,8 @@ def test_a_drop_has_its_topics_and_triggers_one_by_one(monkeypatch: pytest.Monke
             return []
 
     setup = SimpleNamespace(execute=lambda *_: Rows((name, "A", "f") for name in names(5)))
-    servers = site(source=None, connect=None, connector="c", kafka=SimpleNamespace(describe=dict.fromkeys))
+    there = SimpleNamespace(describe=lambda names: {name: Topic(name, 1, 1, {}) for name in names})
+    servers = site(source=None, connect=None, connector="c", kafka=there)
     servers.setup = setup
     triggers, topics = plan_drop(servers, topics=False)
     assert triggers.names == tuple(names(5))

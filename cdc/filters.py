@@ -74,7 +74,7 @@ def compiled(text: str) -> Filter:
     """What a filter's text means.
 
     Raises:
-        ConfigError: it is no JMESPath, and says where; or it calls a function that there is not, or makes what no filter
+        ConfigError: it is no JMESPath, and says where; it calls a function that there is not, or makes what no filter
             needs (terminal).
     """
     if len(text) > MAX_CHARS:

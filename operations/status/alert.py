@@ -208,11 +208,16 @@ def send(url: str, message: Mapping[str, Any]) -> None:
     """Post a message as JSON.
 
     Raises:
-        requests.RequestException: no answer, or another one than yes.
+        requests.RequestException: no answer, or another one than 2xx: also a redirect, which is not followed.
     """
-    requests.post(url, json=message, timeout=REQUEST_SECONDS, allow_redirects=False).raise_for_status()
+    answer = requests.post(url, json=message, timeout=REQUEST_SECONDS, allow_redirects=False)
+    if not 200 <= answer.status_code < 300:
+        raise requests.HTTPError(f"status {answer.status_code}", response=answer)
 
 
 def _why(error: Exception) -> str:
     answer = getattr(error, "response", None)
-    return type(error).__name__ if answer is None else f"it answers {answer.status_code}"
+    if answer is None:
+        return type(error).__name__
+    moved = ", and redirects are not followed: give it the address that this one leads to"
+    return f"it answers {answer.status_code}" + (moved if 300 <= answer.status_code < 400 else "")

@@ -1,4 +1,4 @@
-"""A file that was saved with more in it, and not applied: what runs goes by the former one, and is as well as before."""
+"""A file that was saved with more in it, and not applied: what runs goes by the former one, and is well."""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state.folder import RUNNING, numbered_state_dir, state_dir
+from operations.state.folder import RUNNING, numbered_state_dir, register_of, state_dir
 from spark.disk.files import replaced
 from spark.disk.lease import Holder, Lease
 from spark.disk.notes import read_note
@@ -154,23 +155,62 @@ def file_status(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def runs_without(pipeline: Pipeline, sink: str) -> bool:
-    """Whether a `run` is alive whose file does not have this sink: the one that has it was saved, and not applied."""
+    """Whether a `run` is alive whose file does not have this sink: the one that has it was saved, and not taken up."""
     running = living_run(pipeline)
-    if running is None:
-        return False
-    names = sinks_of(running.taken)
-    return bool(names) and sink not in names
+    return running is not None and _lacks(running.taken, "sinks", sink)
+
+
+def only_saved(pipeline: Pipeline, *keys: str) -> bool:
+    """Whether a `run` is alive whose file does not have an entry, and it has refused none that was applied since: who
+    has written the entry has still to apply it.
+
+    Args:
+        pipeline: the loaded file, which has the entry.
+        keys: where it is in the file, from outside to inside: ``"sinks", "search"``.
+    """
+    running = living_run(pipeline)
+    return running is not None and running.refused is None and _lacks(running.taken, *keys)
+
+
+def sinks_to_wait_for(pipeline: Pipeline) -> list[str]:
+    """The file's sinks but those that never had anything and that the `run` that is alive does not know of: nobody
+    reads them, and who waited for their writes would wait in vain. All of them, if none was left."""
+    running = living_run(pipeline)
+    lacking = [] if running is None else [name for name in pipeline.sinks if _lacks(running.taken, "sinks", name)]
+    left = [name for name in pipeline.sinks if name not in lacking or register_of(pipeline, name).generation().started]
+    return left or list(pipeline.sinks)
 
 
 def sinks_of(taken: Text) -> list[str]:
     """The names of a file's sinks, also of one whose variables are not set here; none where it is no such file."""
+    return list(_entries(_entries(_document(taken.text)).get("sinks")))
+
+
+def _lacks(taken: Text, *keys: str) -> bool:
+    """Whether a file has no such entry; of one that can't be read nobody knows."""
+    found = _document(taken.text)
+    for key in keys if sinks_of(taken) else ():
+        entries = _entries(found)
+        if key not in entries:
+            return True
+        found = entries[key]
+    return False
+
+
+def _entries(part: Any) -> Mapping[str, Any]:
+    """A part of a file by its names; empty where it is something else."""
+    return {str(name): value for name, value in part.items()} if isinstance(part, dict) else {}
+
+
+@lru_cache(maxsize=8)  # who watches asks every second
+def _document(text: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        return [str(name) for name in YAML(typ="safe", pure=True).load(taken.text)["sinks"]]
-    except (YAMLError, KeyError, TypeError):
-        return []
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return None
 
 
 def this_process(taken: Text, **more: Any) -> Running:

@@ -18,6 +18,7 @@ from sinks.rowstore.memory.store import MemoryStore
 from spark.join import assemble
 from spark.join.engine import FILLED, PIECE, Joiner, Made
 from spark.join.task import Task
+from tests.support.trees import node, table
 
 AIRLINES = Table(
     "public",
@@ -281,6 +282,22 @@ def test_remembered_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert orjson.loads(log.joiner.documents([item])[0] or b"")["airline"] == {"name": "x" * 100}
         held = max(held, len(log.joiner.assembler._root.refs[0][0].held))
     assert 1 < held < 20
+
+
+@pytest.mark.parametrize("inner", ["1", '{"a":1,"a":2}'])
+def test_json_that_was_read_is_written_however_deeply_it_is_nested(inner: str) -> None:
+    """It was refused by what is left of the stack: a row that was read could be in no document, and its flow stood."""
+    orders, notes = table("orders", "id", id="int4", note="int4"), table("notes", "id", id="int4", info="json")
+    root = node(orders, refs=(node(notes, "note", "ref", (("note", "id"),)),))
+    view = JoinedView("order", orders, ("id",), root.columns, root=root)
+    log = Log()
+    log.joiner = Joiner(view, log.store)
+    log.makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    for levels in (*range(470, 500, 2), *range(960, 1000, 2), 5_000):
+        info = "[" * levels + inner + "]" * levels
+        (made,) = log.batch(log.change(notes, id=1, info=info), log.change(orders, id=levels, note=1))
+        document = log.joiner.documents(made)[-1]
+        assert document is not None and info.replace('"a":1,', "").encode() in document
 
 
 def test_pieces_grow_and_shrink_with_their_documents() -> None:

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import UnavailableValue
-from cdc.join.incoming import Incoming, RowMaker
+from cdc.errors import DecodeError, UnavailableValue
+from cdc.join.incoming import LONGEST_JOIN, Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
@@ -282,6 +282,15 @@ def test_remembered_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert orjson.loads(log.joiner.documents([item])[0] or b"")["airline"] == {"name": "x" * 100}
         held = max(held, len(log.joiner.assembler._root.refs[0][0].held))
     assert 1 < held < 20
+
+
+def test_a_value_too_long_to_join_by_is_refused_when_it_is_read() -> None:
+    log = Log()
+    (made,) = log.batch(log.change(FLIGHTS, id=1, carrier="x" * LONGEST_JOIN, delay=0))
+    assert log.joiner.documents(made) == [b'{"id":1,"delay":0,"airline":null}']
+    with pytest.raises(DecodeError, match=r"carrier of public.flights has a value of 65,537 characters"):
+        log.change(FLIGHTS, id=1, carrier="x" * (LONGEST_JOIN + 1), delay=0)
+    assert log.change(AIRLINES, carrier="UA", name="x" * (LONGEST_JOIN + 1), note="").row is not None
 
 
 @pytest.mark.parametrize("inner", ["1", '{"a":1,"a":2}'])

@@ -176,7 +176,6 @@ class RowMaker:
             row.append(_plain(value))
         return row, tuple(holes)
 
-
     def _refuse_long(self, change: Change, row: Sequence[Any]) -> None:
         for index, name in self._joins:
             value = row[index]

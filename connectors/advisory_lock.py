@@ -73,7 +73,7 @@ def _busy(what: str, seconds: float, holder: Any) -> SourceUnavailable:
     who = f" (from {holder[1]}, since {holder[2]}, backend {holder[0]} of Postgres)" if holder else ""
     return SourceUnavailable(
         f"{what} is at work{who}; it was waited for {seconds:.0f} s",
-        means="two at once would undo each other's work; this one has changed nothing",
+        means="two at once would undo each other's work; what this one waited to do was not begun",
         fix="wait until it has ended, or end it"
         + (f" (SELECT pg_terminate_backend({holder[0]}))" if holder else "")
         + ", then run the same command again",

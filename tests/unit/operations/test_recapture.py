@@ -360,6 +360,9 @@ def test_what_was_begun_goes_on_after_a_drop_that_was_refused(world: World, monk
         raise error
 
     monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("connectors.drop.plan_drop", lambda *_, **__: [])
+    monkeypatch.setattr("connectors.drop.open_servers", nullcontext)
+    monkeypatch.setattr("connectors.drop.changing", nullcontext)
     monkeypatch.setattr("operations.generations.targets.drop_sink_state", refuse)
     world.note(**CAPTURED)
     told = CliRunner().invoke(cli, ["drop", str(world.file), "--topics", "--yes"])

@@ -32,12 +32,12 @@ WHERE l.locktype = 'advisory' AND l.granted
 
 
 def changing(servers: Servers) -> AbstractContextManager[None]:
-    """What ``apply`` and ``drop`` do, one at a time, and what needs a connector that stands still; see ``alone``.
+    """What ``apply``, ``drop`` and ``resnapshot`` do, and what needs a connector that stands still: one at a time.
 
     Who has it already may take it again, over the same connection.
     """
     lock = f"headwater apply {servers.pipeline.source.slot}"
-    return alone(servers.setup, lock, "another `apply`, `drop` or sweep of this pipeline")
+    return alone(servers.setup, lock, "another `apply`, `drop`, `resnapshot` or sweep of this pipeline")
 
 
 @contextmanager

@@ -90,7 +90,8 @@ def test_a_404_that_is_no_object_is_not_connects_own(gateway: Gateway) -> None:
 
 
 NONE = (404, b'{"error_code": 404, "message": "Connector x not found"}')
-LOST, ALREADY = (502, b"<html>Bad gateway</html>"), (409, b'{"error_code": 409, "message": "Connector x already exists"}')
+LOST = (502, b"<html>Bad gateway</html>")
+ALREADY = (409, b'{"error_code": 409, "message": "Connector x already exists"}')
 
 
 def test_a_connector_that_was_made_although_the_answer_was_lost_is_there(gateway: Gateway) -> None:

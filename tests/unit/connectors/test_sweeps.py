@@ -261,12 +261,11 @@ def asked_again(
         "_settled": settled,
         "_lost_behind": (0, 0),
         "make_slot_anew": 16,
+        **dict.fromkeys(("run_all", "_start", "_note", "request")),
     }.items():
         replaced(name, answer)
     for name in ("refuse_foreign", "refuse_renamed", "refuse_other_database", "refuse_empty", "check_condition"):
         monkeypatch.setattr(resnapshot, name, lambda *_: None)
-    for name in ("run_all", "_start", "_note", "request"):
-        replaced(name, None)
     monkeypatch.setattr(resnapshot, "Begins", lambda _: SimpleNamespace(note=lambda _: None))
     monkeypatch.setattr(resnapshot, "leave_unswept", lambda _, __, tables: asked.__setitem__("left", tables))
     made.pipeline.name, made.pipeline.source.slot, made.pipeline.source.database = "p", "s", "d"

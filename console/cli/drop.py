@@ -109,7 +109,7 @@ def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks
     if only:
         sinks()
         return
-    # What sinks hold goes first, and is a step as the others are: who is kept waiting by an `apply`, or fails behind it,
+    # What sinks hold goes first, as a step like the others: who waits for an `apply` in vain, or fails behind it,
     # says no more and no less than what is done.
     detail, after = ("what sinks hold stays", "present") if keep_sinks else ("remove what sinks hold", None)
     drop(

@@ -44,6 +44,7 @@ def facts(*names: str, **more: object) -> dict[str, Any]:
     return {name: fact(name=name, partitions=(), replica_identity="f", **more) for name in names}
 
 
+THEIRS = {**facts(FLIGHTS), **facts(NEW, generated=("n",))}
 OLD = pipeline(policy={"toast": "full", "truncate": "refuse"})
 # What somebody has applied meanwhile: a table more, another policy, other settings of topics and of the connector.
 NEWER = pipeline(
@@ -82,7 +83,7 @@ def captured(*names: str) -> dict[str, Captured]:
 
 def actual(old: Catalogue, **other: Any) -> Any:
     """As the newer file's `apply` has left it; read for the older one, with its tables as they are now."""
-    running = connector_config(NEWER, of(FLIGHTS, NEW), list(facts(FLIGHTS, NEW).values()), (), VERSION)
+    running = connector_config(NEWER, of(FLIGHTS, NEW), list(THEIRS.values()), (), VERSION)
     values = {
         "catalogue": old,
         "facts": facts(*old.tables),
@@ -109,7 +110,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     failover = [Action("slot", "s", "make it a failover slot")]
     monkeypatch.setattr(planning, "plan_failover", lambda *_: failover)
     monkeypatch.setattr(planning, "read_catalogue", lambda _, names, **__: of(*names))
-    monkeypatch.setattr(planning, "read_facts", lambda _, names, __: facts(*names))
+    monkeypatch.setattr(planning, "read_facts", lambda _, names, __: {name: THEIRS[name] for name in names})
     db, kafka = Setup(), SimpleNamespace(beginning=lambda _: [])
     yield SimpleNamespace(
         pipeline=OLD, names=NAMES, setup=db, source=db, kafka=kafka, connect=None, connector="headwater-flights"
@@ -150,7 +151,7 @@ def test_nothing_of_a_newer_file_is_taken_back(servers: Any) -> None:
         f"snapshot {NEW}: no longer captured; its topic and the rows that sinks have of it stay",
         f"trigger {NEW}: remove the TRUNCATE trigger",
         f"topic {OLD.topic(FLIGHTS)}: set delete.retention.ms=604800000",
-        "connector headwater-flights: set heartbeat.interval.ms",
+        "connector headwater-flights: set column.exclude.list",
     ):
         assert said in undone, "what `apply` of the older file would do"
     assert any(f"{NAMES.truncate_function}: change function" in said for said in undone)
@@ -161,7 +162,7 @@ def test_what_its_own_tables_lack_is_added(servers: Any, monkeypatch: pytest.Mon
     old = of(FLIGHTS, COME)
     there = actual(old, facts={**facts(FLIGHTS, generated=("g",)), **facts(COME)})
     servers.pipeline = pipeline(source={"tables": ["public.*"]})
-    monkeypatch.setattr(planning, "read_facts", lambda *_: {**there.facts, **facts(NEW)})
+    monkeypatch.setattr(planning, "read_facts", lambda *_: {**THEIRS, **there.facts})
     found = {action.kind: action for action in planning.plan(servers, there, adds_only=True)}
     assert found.keys() == {"trigger", "publication", "topic", "connector", "snapshot"}
     assert found["trigger"].name == found["snapshot"].name == COME
@@ -176,7 +177,7 @@ def test_what_its_own_tables_lack_is_added(servers: Any, monkeypatch: pytest.Mon
     )
     listed = found["connector"].after["table.include.list"]
     assert all(rf"public\.{name}" in listed for name in ("flights", "new", "come"))
-    assert found["connector"].after["column.exclude.list"] == r"public\.flights\.g"
+    assert found["connector"].after["column.exclude.list"] == r"public\.flights\.g,public\.new\.n"
 
 
 def test_a_topic_that_was_there_before_its_table_is_set_as_the_file_says(servers: Any) -> None:

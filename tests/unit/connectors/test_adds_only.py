@@ -44,7 +44,7 @@ def facts(*names: str, **more: object) -> dict[str, Any]:
     return {name: fact(name=name, partitions=(), replica_identity="f", **more) for name in names}
 
 
-THEIRS = {**facts(FLIGHTS), **facts(NEW, generated=("n",))}
+THEIRS = {**facts(FLIGHTS), **facts(NEW, generated=("n",)), **facts(COME)}
 OLD = pipeline(policy={"toast": "full", "truncate": "refuse"})
 # What somebody has applied meanwhile: a table more, another policy, other settings of topics and of the connector.
 NEWER = pipeline(

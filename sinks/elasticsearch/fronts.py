@@ -35,7 +35,7 @@ class NotReached(TransportError):
 
 
 class FrontedNode(Urllib3HttpNode):
-    """How requests are sent to a server, something else may be in front of it.
+    """How requests are sent to a server that something else may stand in front of.
 
     Attributes:
         mark: the header by which the server names itself.

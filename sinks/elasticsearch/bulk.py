@@ -17,7 +17,7 @@ from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
-from sinks.elasticsearch.client import CLOSED, NO_INDEX, PASSING, is_passing, reason_of, refused
+from sinks.elasticsearch.client import CLOSED, NO_INDEX, PASSING, is_passing, part_of, reason_of, refused
 from sinks.elasticsearch.settings import Address
 from sinks.retry import Patience
 
@@ -186,19 +186,20 @@ class Bulk:
         internal: Counter[int] = Counter()
         while lines:
             try:
-                body = self._client.bulk(
+                answer = self._client.bulk(
                     index=index,
                     operations=operations(lines),  # type: ignore[arg-type]
                     require_alias=True,
                     filter_path=FILTER,
                     timeout=SHARD_TIMEOUT,
-                ).body
+                )
+                body, failed = answer.body, part_of(answer, "errors")
             except (ApiError, TransportError) as error:
                 if self._split(error, index, lines, patience, deliver):
                     return
                 patience.hold(f"{self._who}: {reason_of(error)}")
                 continue
-            if not body["errors"] and "ingest_took" not in body:
+            if not failed and "ingest_took" not in body:
                 for line in lines:
                     deliver(line.place, WRITTEN)
                 patience.progress()

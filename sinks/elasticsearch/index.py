@@ -12,7 +12,7 @@ from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
-from sinks.elasticsearch.client import no_copy, reason_of, translated
+from sinks.elasticsearch.client import no_copy, part_of, reason_of, translated
 from sinks.elasticsearch.lease import Lease, token_of
 from sinks.elasticsearch.owners import in_words, is_of_other, is_owner, made_by, owner, told, way_out
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
@@ -50,9 +50,9 @@ class Indices:
     def _check_server(self) -> None:
         """One that was tried, read from the nodes, because ``GET /`` is missing in Elasticsearch's minimal
         distribution."""
-        told = self._client.nodes.info(metric="http", filter_path="nodes.*.version").body
+        nodes = part_of(self._client.nodes.info(metric="http", filter_path="nodes.*.version"), "nodes")
         name, majors = self._settings.product
-        versions = {str(node["version"]) for node in told["nodes"].values()} if isinstance(told, dict) else {"unknown"}
+        versions = {str(node["version"]) for node in nodes.values()}
         wrong = {version for version in versions if version.partition(".")[0] not in majors}
         if wrong:
             others = [kind for kind in PRODUCTS if kind != self._settings.kind]

@@ -173,8 +173,8 @@ def api_error(status: int, body: Any = None) -> ApiError:
 
 
 def test_which_request_errors_pass() -> None:
-    assert all(is_passing(api_error(status)) for status in (429, 500, 502, 503, 504))
-    assert not any(is_passing(api_error(status)) for status in (400, 401, 403, 404, 405, 413))
+    assert all(is_passing(api_error(status)) for status in (408, 429, 500, 502, 503, 504, 507, 520, 530))
+    assert not any(is_passing(api_error(status)) for status in (301, 308, 400, 401, 403, 404, 405, 413, 501, 505))
     assert is_passing(api_error(403, {"error": {"type": "cluster_block_exception"}}))
     assert is_passing(NoConnection("refused"))
     assert is_passing(ConnectionTimeout("slow"))

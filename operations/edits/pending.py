@@ -39,7 +39,7 @@ def let_go(pipeline: Pipeline) -> Sequence[str]:
     # Of those that nobody sees from here only the newest: others have noted something after they had.
     alive = [one for at, one in enumerate(runs) if seen[at] or (at == 0 and seen[at] is None)]
     gone = [name for name in _sinks_before(pipeline, [*runs[:1], *alive]) if name not in pipeline.sinks]
-    own, mine = set[str](), list[str]()  # sinks of those whose notes there are, which are asked about by their own words
+    own, mine = set[str](), list[str]()  # sinks of those whose notes there are: these ask about them by their own words
     for running in alive:
         changes, its = _changes(running, pipeline), running.only or sinks_of(running.taken)
         own.update(its)

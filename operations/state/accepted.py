@@ -17,11 +17,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state.folder import numbered_state_dir, running_notes, running_path, state_dir
+from operations.state.folder import numbered_state_dir, register_of, running_notes, running_path, state_dir
 from spark.disk.files import replaced
 from spark.disk.lease import Holder, Lease
 from spark.disk.notes import read_note
@@ -70,8 +71,7 @@ class Running:
 
     def knows(self, sink: str) -> bool:
         """Whether its file has a sink; also where nobody can tell which ones that has."""
-        names = sinks_of(self.taken)
-        return not names or sink in names
+        return not _lacks(self.taken, "sinks", sink)
 
     def has(self, sink: str) -> bool:
         """Whether a sink is of its file, and it was asked for that: it runs it, or would."""
@@ -189,20 +189,66 @@ def file_status(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def runs_without(pipeline: Pipeline, sink: str) -> bool:
-    """Whether a `run` is alive, and none whose file has this sink: the one that has it was saved, and not applied."""
+    """Whether a `run` is alive, and none whose file has this sink: the one that has it was saved, and not taken up."""
+    return _none_has(living_runs(pipeline), "sinks", sink)
+
+
+def only_saved(pipeline: Pipeline, *keys: str) -> bool:
+    """Whether a `run` is alive, none's file has an entry, and none has refused one that was applied since: who has
+    written the entry has still to apply it.
+
+    Args:
+        pipeline: the loaded file, which has the entry.
+        keys: where it is in the file, from outside to inside: ``"sinks", "search"``.
+    """
     runs = living_runs(pipeline)
-    return bool(runs) and not any(running.knows(sink) for running in runs)
+    return _none_has(runs, *keys) and all(running.refused is None for running in runs)
+
+
+def sinks_to_wait_for(pipeline: Pipeline) -> list[str]:
+    """The file's sinks but those that never had anything and that no `run` that is alive knows of: nobody reads them,
+    and who waited for their writes would wait in vain. All of them, if none was left."""
+    runs = living_runs(pipeline)
+    lacking = [name for name in pipeline.sinks if _none_has(runs, "sinks", name)]
+    left = [name for name in pipeline.sinks if name not in lacking or register_of(pipeline, name).generation().started]
+    return left or list(pipeline.sinks)
+
+
+def _none_has(runs: Sequence[Running], *keys: str) -> bool:
+    """Whether there are any, and none's file has an entry."""
+    return bool(runs) and all(_lacks(running.taken, *keys) for running in runs)
 
 
 def sinks_of(taken: Text) -> list[str]:
     """The names of a file's sinks, also of one whose variables are not set here; none where it is no such file."""
+    return list(_entries(_entries(_document(taken.text)).get("sinks")))
+
+
+def _lacks(taken: Text, *keys: str) -> bool:
+    """Whether a file has no such entry; of one that can't be read nobody knows."""
+    found = _document(taken.text)
+    for key in keys if sinks_of(taken) else ():
+        entries = _entries(found)
+        if key not in entries:
+            return True
+        found = entries[key]
+    return False
+
+
+def _entries(part: Any) -> Mapping[str, Any]:
+    """A part of a file by its names; empty where it is something else."""
+    return {str(name): value for name, value in part.items()} if isinstance(part, dict) else {}
+
+
+@lru_cache(maxsize=8)  # who watches asks every second
+def _document(text: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        return [str(name) for name in YAML(typ="safe", pure=True).load(taken.text)["sinks"]]
-    except (YAMLError, KeyError, TypeError):
-        return []
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return None
 
 
 def this_process(taken: Text, **more: Any) -> Running:

@@ -137,6 +137,13 @@ def registers_of(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Register]
     return {sink: register_of(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
 
 
+def left_sinks(pipeline: Pipeline) -> list[str]:
+    """Names of sinks that the file has no more, and whose generations, or history, are kept here still."""
+    folder = pipeline_folder(pipeline)
+    kept = (path for name in ("generations.json", "g[0-9]*", "history") for path in folder.glob(f"*/{name}"))
+    return sorted({path.parent.name for path in kept} - pipeline.sinks.keys())
+
+
 def register_of(pipeline: Pipeline, sink: str) -> Register:
     """The register of a sink's generations."""
     folder = state_dir(pipeline)

@@ -26,6 +26,7 @@ Name = Literal[
     "retrying",
     "behind",
     "paused",
+    "unapplied",
     "incomplete",
     "evolving",
     "filling",
@@ -123,7 +124,7 @@ class SinkFacts:
         left: it was one that is at work no more.
         lost: how far it is with being made again; None if nothing was lost.
         unmade: why the last attempt at that has failed; None if none has.
-        unapplied: a process runs the pipeline by a file that does not have it yet.
+        unapplied: a process runs the pipeline by a file without it, and nobody has applied the one that has it.
         refused: why no process runs it.
         cut: where readers are being sent from, and to, that should be there by now; None if nobody sends them.
         away: why its server does not answer; None if it does, or nobody asks.
@@ -253,6 +254,9 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     """
     if facts.paused is not None:
         return Judgement("paused", f"paused {facts.paused}", _resumed(facts))
+    if facts.unapplied:
+        # What runs is as well as before: a file that was only saved is to change nothing, and so raises no alarm.
+        return Judgement("unapplied", "the `headwater run` that is alive goes by a file without it", APPLY)
     if facts.lost is not None:
         return _lost(facts.lost, facts.unmade)
     if facts.refused is not None:
@@ -260,8 +264,6 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     if not flows:
         if facts.state == "starting":
             return Judgement("starting", "a process has it, and has not begun")
-        if facts.unapplied:
-            return Judgement("stopped", "it is in no file that was applied", APPLY)
         return Judgement("stopped", _GONE["never run"], RUN)
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
     filling = next((one for one in flows if one.judgement == "filling"), None)

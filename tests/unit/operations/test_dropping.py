@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from cdc.errors import ConfigError, Fenced, SinkUnavailable, StateError
+from cdc.errors import ConfigError, ConnectError, Fenced, SinkUnavailable, SourceUnavailable, StateError
 from cdc.pipeline import Pipeline, load, loads
+from connectors.actions import Action
+from connectors.advisory_lock import alone
+from console.cli.main import cli
+from operations import recapture
 from operations.generations import targets
 from operations.generations.retire import retire
 from operations.generations.targets import drop_generation, drop_sink_state
@@ -251,3 +259,50 @@ def test_who_was_away_while_it_went_makes_no_folder_again(tmp_path: Path) -> Non
     with pytest.raises(Fenced):
         lease.renew()
     assert not (tmp_path / "cache").exists()
+
+
+class Held:
+    """A database of which another has the lock; in psycopg's words."""
+
+    def execute(self, statement: str, _given: object = None) -> Any:
+        return SimpleNamespace(fetchone=lambda: (False,) if "try" in statement else None)
+
+
+@pytest.mark.parametrize("verb", ["drop", "recapture"])
+def test_who_waits_in_vain_for_an_apply_has_removed_nothing_of_any_sink(
+    pipeline: Pipeline, file: Path, dropped: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The sinks were empty by then, and it was said that nothing was changed."""
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("connectors.drop.open_servers", lambda _: nullcontext(SimpleNamespace(setup=Held())))
+    monkeypatch.setattr("connectors.drop.changing", lambda servers: alone(servers.setup, "l", "another `apply`", 0))
+    monkeypatch.setattr("operations.generations.retire.drop_generation", lambda *_: dropped.append(("retired", 0)))
+    monkeypatch.setattr("cdc.log.forgotten.forget_sinks", lambda *_: dropped.append(("letters", 0)))
+    with pytest.raises(SourceUnavailable, match="another `apply` is at work") as error:
+        if verb == "drop":
+            CliRunner().invoke(cli, ["drop", str(file), "--yes"], catch_exceptions=False)
+        else:
+            recapture._leave(pipeline, str)
+    assert dropped == [] and stages(pipeline) == {1: "living", 2: "ready", 3: "ready"}
+    assert "what this one waited to do was not begun" in error.value.means
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_a_drop_that_fails_behind_the_sinks_says_that_they_are_done(
+    file: Path, dropped: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that no step was done."""
+
+    def fails(_: object) -> None:
+        raise ConnectError("refused")
+
+    steps = [Action("connector", "c", "delete", "present", None, fails)]
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: steps)
+    monkeypatch.setattr("connectors.drop.plan_drop", lambda *_, **__: steps)
+    monkeypatch.setattr("connectors.drop.open_servers", nullcontext)
+    monkeypatch.setattr("connectors.drop.changing", nullcontext)
+    for words, removed in ((["--keep-sinks"], False), (["--topics"], True)):
+        with pytest.raises(ConnectError) as error:
+            CliRunner().invoke(cli, ["drop", str(file), "--yes", *words], catch_exceptions=False)
+        assert error.value.means == "stopped at «connector c: delete», 1 of 2 steps are done"
+        assert bool(dropped) is removed

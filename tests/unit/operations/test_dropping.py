@@ -21,7 +21,7 @@ from operations.generations import targets
 from operations.generations.retire import retire
 from operations.generations.targets import drop_generation, drop_sink_state
 from operations.state.accepted import note_running, text_of, this_process
-from operations.state.folder import register_of
+from operations.state.folder import register_of, running_path
 from spark.disk.lease import Lease
 from spark.disk.made_of import as_defined, define
 from spark.disk.state import Generation
@@ -229,7 +229,23 @@ def test_one_that_a_run_tries_to_open_again_and_again_is_not_dropped_under_it(
     with pytest.raises(StateError, match=r"has sink cache in its file, and does not run it(.|\n)*nothing was removed"):
         drop_sink_state(pipeline, ["cache"])
     assert dropped == [] and len(stages(pipeline)) == 3
+    running_path(pipeline, ()).unlink()
     note_running(pipeline, this_process(text_of(file, file.read_bytes()), only=("other",)))
+    drop_sink_state(pipeline, ["cache"])
+    assert len(dropped) == 3
+
+
+def test_one_of_a_run_that_was_started_before_another_is_not_dropped_under_it(
+    pipeline: Pipeline, file: Path, dropped: list[tuple[str, int]]
+) -> None:
+    """Only what the newest `run --sink` had noted was looked at: it was removed, and the older one filled it anew."""
+    for sink in ("cache", "other"):
+        note_running(pipeline, this_process(text_of(file, file.read_bytes()), only=(sink,)))
+    for sink in ("cache", "other"):
+        with pytest.raises(StateError, match=f"has sink {sink} in its file"):
+            drop_sink_state(pipeline, [sink])
+    assert dropped == []
+    running_path(pipeline, ["cache"]).unlink()
     drop_sink_state(pipeline, ["cache"])
     assert len(dropped) == 3
 

@@ -240,10 +240,11 @@ class Runner:
         run.alive = False
         try:
             try:
-                run.query = run.start(self.spark, run.flow)
+                query = run.query = run.start(self.spark, run.flow)
                 run.started = time.monotonic()
             finally:
                 run.vigil.reread(filling=run.filling)  # a note that it can't read is this flow's trouble alone
+            return query
         except HeadwaterError as error:
             self._unbegun(run)
             now = time.monotonic()
@@ -253,7 +254,7 @@ class Runner:
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
             self._unbegun(run)
             self._spark_failure(run, str(error), time.monotonic())
-        return run.query
+        return None
 
     def _unbegun(self, run: Running) -> None:
         if run.query is not None:

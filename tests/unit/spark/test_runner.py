@@ -689,12 +689,13 @@ def test_a_flow_that_is_opened_anew_begins_when_its_late_start_has_ended(
     up.runner.stop()
 
 
-def test_a_sink_that_is_silent_does_not_keep_others_from_being_started(
+def test_a_sink_that_is_silent_does_not_keep_others_from_being_started_or_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A warehouse has a flow for each view: four of them had all hands, and no other sink was started again."""
     monkeypatch.setattr(runner, "STEP_SECONDS", 0.3)
-    case, over, started = Case(tmp_path), Event(), Event()
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    case, over, up = Case(tmp_path), Event(), Query()
 
     def silently(*_: object) -> Any:
         assert over.wait(30)
@@ -707,8 +708,10 @@ def test_a_sink_that_is_silent_does_not_keep_others_from_being_started(
     case.runner.running.clear()
     case.runner.add([(of("lake", number), silently) for number in range(runner.HANDS + 1)])
     case.runner.step()
-    case.runner.add([(of("search", 0), lambda *_: cast(Any, started.set() or Query()))])
+    case.runner.add([(of("search", 0), lambda *_: cast(Any, up))])
     case.runner.step()
-    assert started.wait(10)
-    over.set()
+    assert case.runner.running[-1].query is up
+    began = time.monotonic()
     case.runner.stop()
+    assert not up.isActive and time.monotonic() - began < 10
+    over.set()

@@ -663,6 +663,20 @@ def test_what_ends_a_flow_does_not_wait_for_a_start_that_nobody_answers(
     assert silent.queries == [late]
 
 
+def test_a_query_that_begins_as_its_flow_is_told_to_end_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    up, silent, over = beside(tmp_path, monkeypatch)
+    late, run = Query(), up.runner.running[1]
+    silent.make = lambda: late
+    up.runner.remove(silent.flow.folder.parent)
+    monkeypatch.setattr(run.vigil, "reread", lambda **_: setattr(run, "query", None))
+    over.set()
+    wait_for(lambda: not late.isActive)
+    up.runner.stop()
+
+
 def wait_for(what: Callable[[], bool]) -> None:
     until = time.monotonic() + 10
     while not what():

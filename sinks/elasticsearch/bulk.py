@@ -46,7 +46,7 @@ GUARD = b'{"update":{"_id":"headwater"}}\n{"doc":{}}\n'
 # What every item is told where the alias leads to several indices of which none is to be written to.
 NO_WRITE_INDEX = "no write index is defined for alias"
 # "…[coordinating_operation_bytes=60000000, max_coordinating_bytes=53687091]". OpenSearch and older Elasticsearch have
-# one limit for both kinds of operation. An OpenSearch that watches shards tells of the node, too; a shard's limit grows.
+# one limit for both kinds of operation. OpenSearch that watches shards tells of the node, too; a shard's limit grows.
 PRESSURE = re.compile(
     r"(?:coordinating|primary|node)_operation_bytes=(\d+), "
     r"(?:node_)?max_(?:coordinating|primary|coordinating_and_primary)_bytes=(\d+)"

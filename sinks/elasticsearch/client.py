@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.json_text import end_of
 from cdc.waits import waiting_for
 from sinks.elasticsearch.fronts import ElasticsearchNode, NotReached
 from sinks.elasticsearch.opensearch import OpenSearch, load_signer, node_class
@@ -36,7 +36,6 @@ STARTED_AGAIN = "check that the server is up; `run` goes on by itself, another c
 logging.getLogger("elastic_transport.node_pool").setLevel(logging.ERROR)
 
 _SOURCE = b'"_source":'
-_decoder = json.JSONDecoder()
 
 
 class RawSourceSerializer(JsonSerializer):
@@ -68,7 +67,7 @@ def split_sources(data: bytes) -> tuple[bytes, list[bytes]]:
     while (found := text.find(marker, at)) >= 0:
         start = found + len(marker)
         envelope.append(text[at:start])
-        _, at = _decoder.raw_decode(text, start)
+        at = end_of(text, start)
         sources.append(text[start:at].encode())
         envelope.append("null")
     envelope.append(text[at:])

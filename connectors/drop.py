@@ -196,13 +196,17 @@ def deleted_for_good(pipeline: Pipeline) -> dict[str, Holds]:
         return only_copies(pipeline, servers.kafka.describe(_topics(servers, topics=True)))
 
 
-def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bool = False) -> list[Action]:
+def drop(
+    pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bool = False, first: Sequence[Action] = ()
+) -> list[Action]:
     """Remove connector, offsets, slot, publication, triggers, control topics and helper tables.
 
     Args:
         pipeline: the loaded file.
         progress: called after each action.
         topics: delete the changelog topics and the dead letters too.
+        first: what else is to be removed, before all of that: nobody applies or drops meanwhile, and none of it is done
+            where the rest would be refused.
 
     Returns:
         What was removed; empty when there was nothing. What stays, as it is somebody else's, is among them, with an
@@ -213,6 +217,6 @@ def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bo
         SourceUnavailable: another ``apply`` or ``drop`` of the same pipeline takes long (transient).
     """
     with open_servers(pipeline) as servers, changing(servers):
-        actions = plan_drop(servers, topics=topics)
+        actions = [*first, *plan_drop(servers, topics=topics)]
         run_all(servers, actions, progress)
         return actions

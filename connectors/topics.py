@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
@@ -109,6 +110,11 @@ def colliding(names: Iterable[str], there: Iterable[str] = ()) -> dict[str, str]
 def to_make(wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> list[str]:
     """Names of topics that are not there: only for these do those of others matter. Pure."""
     return [topic.name for topic in wanted if topic.name not in actual]
+
+
+def as_they_are(wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> list[Topic]:
+    """Topics with the settings that those have which are there. Pure."""
+    return [replace(one, config=actual[one.name].config) if one.name in actual else one for one in wanted]
 
 
 def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = ()) -> list[Action]:

@@ -22,6 +22,7 @@ from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceErro
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
 from cdc.saying import Say
+from connectors.actions import Action
 from connectors.apply import apply
 from connectors.database.history import Moment, read_moment
 from connectors.database.publication import by_owner, read_publication
@@ -30,7 +31,7 @@ from connectors.gaps.source_gaps import check_source
 from connectors.only_copies import GONE, Holds
 from connectors.plan_refusals import refuse_unfit
 from connectors.postgres import Connection, connect
-from connectors.servers import open_servers
+from connectors.servers import Servers, open_servers
 from connectors.snapshots.snapshot import wait_snapshot
 from operations.child_process import Apart
 from operations.edits.build import build
@@ -331,12 +332,17 @@ def _refuse_running(pipeline: Pipeline) -> None:
 
 def _leave(pipeline: Pipeline, say: Say) -> None:
     """Remove the old capture, what is known of its history, and all generations that readers do not see."""
-    for sink, register in registers_of(pipeline, ()).items():
-        for entry in register.entries():
-            if entry.stage != "living":
-                retire(pipeline, sink, entry.number, say)
-    say("removing slot, topics and connector of the database that was captured")
-    drop(pipeline, topics=True)
+
+    def retired(_: Servers) -> None:
+        for sink, register in registers_of(pipeline, ()).items():
+            for entry in register.entries():
+                if entry.stage != "living":
+                    retire(pipeline, sink, entry.number, say)
+        say("removing slot, topics and connector of the database that was captured")
+
+    # By `drop`, which waits first for who applies or drops: nothing is removed before that one has ended.
+    first = Action("state", pipeline.name, "remove all generations that readers do not see", "present", None, retired)
+    drop(pipeline, topics=True, first=[first])
     forget(pipeline)
     forget_source_note(pipeline)
     forget_tables(pipeline)

@@ -29,7 +29,14 @@ from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Subject
 from operations.erase.tables import Held, tables_of
-from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_paused_since, refuse_tags
+from operations.erase.warehouse import (
+    end_untold,
+    erase_tables,
+    go_on,
+    refuse_paused_before,
+    refuse_paused_since,
+    refuse_tags,
+)
 from operations.state.catalogue import source_catalogue
 from sinks.elasticsearch.expunge import Marks
 from spark.disk.files import write_atomic
@@ -125,6 +132,7 @@ class Eraser:
         return self._told(self._look(letters).places(letters), refused, waits)
 
     def _act(self) -> dict[str, Any]:
+        go_on(self.subject.pipeline)
         builds = builds_of(self.subject)
         letters = Letters(self.subject, builds)
         self._refuse_versions()  # of a topic that was made anew, before what the former one had is put back
@@ -132,7 +140,7 @@ class Eraser:
         servers.put_back_indices(builds, self._note)
         self._refuse_versions()
         self.subject.refuse_present()
-        go_on(self.subject, builds)
+        refuse_paused_before(self.subject, builds)
         self._await_delete(builds)
         look = self._look(letters)
         refuse_tags(look.held, move=self.options.move_tags)

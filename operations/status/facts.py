@@ -26,7 +26,7 @@ from operations.state.folder import chosen_sinks, register_of
 from operations.state.history import HISTORY, STREAM
 from operations.state.letters import letter_counts
 from operations.state.losses import LossNote
-from operations.state.pausing import pause_of, resumed_lately
+from operations.state.pausing import is_left, pause_of, resumed_lately
 from operations.status.evolving import evolving, line
 from operations.status.history import history_of, judge_history
 from operations.status.judgement import (
@@ -297,6 +297,7 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
         state=state,
         paused=None if pause is None else pause.words,
         erasing=pause is not None and pause.erasing,
+        left=pause is not None and is_left(pipeline, pause),
         lost=None if lost is None else lost["progress"].split("\n")[0] or "it begins",
         unmade=None if lost is None else lost["error"],
         unapplied=state == "never run" and only_saved(pipeline, "sinks", name),  # a process that has it has its file

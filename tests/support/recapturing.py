@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cdc.pipeline import Pipeline, load
+from connectors.actions import Action
 from connectors.database.history import Moment
 from connectors.database.publication import Publication
 from connectors.gaps.source_gaps import Remembered
+from connectors.servers import Servers
 from operations import recapture as place
 from operations.recapture import FILE, Recapture
 from operations.run.source_watch import memory
@@ -91,9 +94,11 @@ class World:
             raise self.refused
         return []
 
-    def drop(self, _pipeline: Pipeline, *, topics: bool) -> None:
-        """Slot, connector and topics are gone."""
+    def drop(self, _pipeline: Pipeline, *, topics: bool, first: Sequence[Action] = ()) -> None:
+        """What is to go first, then slot, connector and topics are gone."""
         assert topics
+        for action in first:
+            action.run(cast(Servers, SimpleNamespace()))
         self.done.append("drop")
         self.lost.clear()
 

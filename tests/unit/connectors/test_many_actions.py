@@ -150,15 +150,13 @@ def test_a_drop_tells_that_dead_letters_are_forgotten(
 
 def test_lists_of_names_are_one_by_one() -> None:
     there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(5)}
-    [remember], _ = plan_captured(
-        Names("headwater", "p"), "p", names(5), there, fresh=False, emptied=(), gaps={}, stay=()
-    )
+    [remember], _ = plan_captured(Names("headwater", "p"), "p", names(5), there, fresh=False, emptied=(), gaps={})
     assert remember.names == tuple(names(5))
 
 
 def test_who_takes_a_table_out_is_told_that_its_rows_stay() -> None:
     there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(1)}
-    _, [left] = plan_captured(Names("headwater", "p"), "p", [], there, fresh=False, emptied=(), gaps={}, stay=())
+    _, [left] = plan_captured(Names("headwater", "p"), "p", [], there, fresh=False, emptied=(), gaps={})
     assert left.detail.endswith("the rows that sinks have of it stay: put it back to erase one")
 
 

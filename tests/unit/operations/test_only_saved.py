@@ -13,7 +13,7 @@ from cdc.pipeline.outlets import outlets
 from operations.metrics.pipelines import metrics
 from operations.push.health import push_report
 from operations.state.accepted import Text, note_running, only_saved, sinks_to_wait_for, this_process
-from operations.state.folder import register_of
+from operations.state.folder import register_of, running_path
 from operations.status.alive import ailments
 from operations.status.facts import judged
 from spark.disk.status import FlowStatus
@@ -78,7 +78,7 @@ def test_one_that_was_let_go_and_is_in_the_file_again_is_not_bad_either(saved: P
 
 
 def test_one_that_a_process_has_is_judged_as_ever(saved: Pipeline) -> None:
-    """Of several processes of `run` the one that was started last alone is known by its file."""
+    """Of an older Headwater the one that was started last alone is known by its file."""
     register_of(saved, "other").generation().lease._write(held(**ELSEWHERE))
     assert is_(saved, "other")[0] == "starting"
 
@@ -94,6 +94,19 @@ def test_who_has_written_a_file_and_runs_none_is_told_that_nothing_runs(tmp_path
     assert {is_(made, sink) for sink in ("cache", "other")} == {("stopped", "`headwater run FILE`")}
     assert ailments(made) == ["cache: never run", "other: never run"]
     assert sinks_to_wait_for(made) == ["cache", "other"]
+
+
+def test_one_that_another_run_has_in_its_file_was_applied(saved: Pipeline, tmp_path: Path) -> None:
+    """Of several `run --sink` one may go by a newer file than the one that has noted something last."""
+    text, newer = FILE.format(folder=tmp_path), TWO.format(folder=tmp_path)
+    assert only_saved(saved, "sinks", "other") and sinks_to_wait_for(saved) == ["cache"]
+    note_running(saved, this_process(Text("p.yaml", newer, 2.0), only=("other",)))
+    runs(saved, text)
+    os.utime(running_path(saved, ()), (2**32, 2**32))
+    assert not only_saved(saved, "sinks", "other") and sinks_to_wait_for(saved) == ["cache", "other"]
+    note_running(saved, this_process(Text("p.yaml", text, 2.0), only=("other",), refused={"reason": "x"}))
+    assert not only_saved(saved, "sinks", "other"), "it was applied, and refused"
+    assert sinks_to_wait_for(saved) == ["cache"]
 
 
 def test_a_write_is_not_waited_for_in_a_sink_that_never_had_anything(saved: Pipeline, tmp_path: Path) -> None:

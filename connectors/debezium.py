@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from pydantic import SecretStr
@@ -47,8 +48,11 @@ STATUS_MS = 100
 SIGNAL_POLL_MS = 1_000
 # Rows whose large values the re-selection remembers; each may be megabytes, and the worker's heap is 1 GB.
 CACHED_ROWS = 2_000
-# Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory.
+# Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory. Who has a
+# snapshot fetch fewer rows, for their size, has fewer in a chunk.
 CHUNK_ROWS = 8_192
+# How many rows of a table are held in memory while it is read.
+READING_OPTIONS = ("snapshot.fetch.size", "incremental.snapshot.chunk.size")
 
 # Fields of an event that nothing of ours reads: the newest state of a row is all that a compacted topic is about.
 UNREAD = ("before", "transaction", "ts_us", "ts_ns")
@@ -58,6 +62,14 @@ SYSTEM_IDENTIFIER = "headwater.system.identifier"
 
 # Standbys get a copy of the slot. Debezium leaves it out before Postgres 17, which does not have that.
 FAILOVER = "slot.failover"
+
+# What the configuration says of tables: lists of them; and where they are asked for, which the first of each tells, how
+# large values are selected again, and how a message gives an event's columns.
+LISTS = ("table.include.list", "column.exclude.list", "message.key.columns")
+MADE_OF_TABLES = (
+    ("post.processors", "nulls."),
+    tuple(f"transforms.{outbox.NAME}.message.{name}" for name in ("columns", "forms")),
+)
 
 HIDDEN = "(secret)"
 # A word of libpq's for the authorities that the system trusts. Java's driver would look for a file of that name; with
@@ -108,6 +120,14 @@ def connector_config(
     # The one option that a user's own stands beside: who needs another setting needs ours all the same.
     config[DRIVER_OPTIONS] = driver_options(server_version, _text(pipeline.connect.options.get(DRIVER_OPTIONS, "")))
     return config | outbox.router(pipeline, catalogue, config.get("transforms", ""))
+
+
+def brought_to_tables(running: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """The configuration that runs, with what it says of tables as it is wanted, and all else as it is. Pure."""
+    both = [group for group in MADE_OF_TABLES if group[0] in running and group[0] in wanted]
+    of_tables = (*LISTS, *chain.from_iterable(both))
+    kept = {name: value for name, value in running.items() if not name.startswith(of_tables)}
+    return kept | {name: value for name, value in wanted.items() if name.startswith(of_tables)}
 
 
 def _text(value: Any) -> str:
@@ -255,7 +275,7 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "signal.kafka.topic": pipeline.signal_topic,
         "signal.kafka.groupId": signal_group(pipeline),
         "signal.kafka.bootstrap.servers": pipeline.kafka.bootstrap,
-        "incremental.snapshot.chunk.size": str(CHUNK_ROWS),
+        "incremental.snapshot.chunk.size": str(min(CHUNK_ROWS, pipeline.source.snapshot_fetch_size)),
         # Chunks are bounded by keys that Debezium holds as text, whatever their type (timestamptz, inet, bit …): the
         # server must take them for that type, or it says that there is no such operator, and the table is skipped.
         "driver.stringtype": "unspecified",
@@ -267,6 +287,12 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": pipeline.notification_topic,
     }
+
+
+def rows_at_once(pipeline: Pipeline) -> int:
+    """The most rows of a table that the connector holds while it reads one; 0 where `connect.options` have none."""
+    config = _snapshots(pipeline) | {key: _text(value) for key, value in pipeline.connect.options.items()}
+    return max(int(config[name]) if config[name].isdecimal() else 0 for name in READING_OPTIONS)
 
 
 def _producer(pipeline: Pipeline) -> dict[str, str]:

@@ -270,7 +270,7 @@ def test_a_table_that_is_gone_is_let_go_by_who_says_so(source: SourceDatabase, a
     apply(whole)
     source.execute("ALTER TABLE tag RENAME TO hidden", "DELETE FROM hidden WHERE id = 2")
     assert "no longer captured" in str(plan_pipeline(whole))
-    apply(whole, forget=False)
+    apply(whole, adds_only=True)
     with open_servers(whole) as servers:
         listed = read_captured(servers.setup, servers.names)
         assert {"public.tag", "public.hidden"} <= listed.keys()
@@ -298,7 +298,7 @@ def test_changed_settings_are_planned_and_applied(source: SourceDatabase, applie
     topic = next(action for action in plan if action.name == applied.topic("public.item"))
     assert (topic.before, topic.after) == ({"delete.retention.ms": "604800000"}, {"delete.retention.ms": "86400000"})
     connector = next(action for action in plan if action.kind == "connector")
-    assert connector.after == {"snapshot.fetch.size": "99"}
+    assert connector.after == {"snapshot.fetch.size": "99", "incremental.snapshot.chunk.size": "99"}
     assert any(action.kind == "trigger" for action in plan)
     assert source.password not in str([action.to_dict() for action in plan])
     apply(changed)

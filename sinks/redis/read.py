@@ -14,8 +14,8 @@ from typing import Any
 import redis
 from redis.cluster import RedisCluster
 
+from cdc.paging import PageSize, parts
 from sinks.contract import UNREADABLE, Held
-from sinks.paging import PageSize, parts
 from sinks.redis import names
 from sinks.redis.client import Client
 from sinks.redis.names import Names

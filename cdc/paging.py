@@ -26,13 +26,14 @@ class PageSize:
     Args:
         most: documents, whatever their size.
         first: how many the first page has, of which nothing is known; more only of what is small for certain.
+        around: about how many bytes a page is to have.
 
     Attributes:
         count: documents for the next page.
     """
 
-    def __init__(self, most: int, first: int = FIRST) -> None:
-        self._most, self._largest = most, 0.0
+    def __init__(self, most: int, first: int = FIRST, *, around: int = BYTES) -> None:
+        self._most, self._around, self._largest = most, around, 0.0
         self.count = min(first, most)
 
     def read(self, sizes: Iterable[int]) -> None:
@@ -41,7 +42,7 @@ class PageSize:
         if found:
             self._largest = max(*found, self._largest * _FORGETS, 1)
             mean = max(1, sum(found) // len(found))
-            fit = min(BYTES // mean, int(MOST_BYTES / self._largest))
+            fit = min(self._around // mean, int(MOST_BYTES / self._largest))
             self.count = max(1, min(self._most, 2 * self.count, fit))
 
     def asked(self, ask: Callable[[int], T], too_much: Callable[[Exception], bool]) -> T:

@@ -52,7 +52,8 @@ def _docs(
         found = size.asked(partial(ask, start), is_too_much)
         yield from zip(keys[start : start + len(found)], found, strict=True)
         start += len(found)
-        size.read(len(doc["_source"]) for doc in found if "_source" in doc)
+        # Keys that are not there are no reason to go on one by one.
+        size.read([len(doc["_source"]) for doc in found if "_source" in doc] or [0])
 
 
 def _asked(address: Address) -> dict[str, str]:

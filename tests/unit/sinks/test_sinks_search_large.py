@@ -41,8 +41,11 @@ class Index:
 
     def mget(self, index: str, docs: list[dict[str, str]], source: bool) -> Any:
         by_id = dict(self.documents)
-        found = [{"_id": d["_id"], "found": True, "_version": 1, "_source": by_id[d["_id"]]} for d in docs]
-        return SimpleNamespace(body={"docs": self._checked(found)}, meta=None)
+        keys = [one["_id"] for one in docs]
+        found = [{"_id": key, "found": True, "_version": 1, "_source": by_id[key]} for key in keys if key in by_id]
+        self._checked(found)
+        missing = [{"_id": key, "found": False} for key in keys if key not in by_id]
+        return SimpleNamespace(body={"docs": [*found, *missing]}, meta=None)
 
     def open_point_in_time(self, **_how: Any) -> Any:
         return SimpleNamespace(body={"id": "p"})
@@ -94,6 +97,12 @@ def test_another_error_is_told_at_once(error: Exception) -> None:
     with pytest.raises(type(error)):
         scanned(index)
     assert [count for count in index.asked if count > 7] == [8]
+
+
+def test_keys_that_are_not_there_are_not_asked_for_one_by_one() -> None:
+    """Of them no size is learned."""
+    index = Index([], 1)
+    assert read.get(index.client, PLACE, [str(at) for at in range(2_000)]) == {} and len(index.asked) <= 14
 
 
 def test_small_ones_take_a_handful_of_requests_more() -> None:

@@ -220,7 +220,7 @@ class RegistryError(HeadwaterError):
 
 
 class RegistryUnavailable(RegistryError):
-    """The schema registry does not answer, or answers 429 or 5xx; the same call may succeed later."""
+    """The schema registry does not answer, is busy, or something else answers; the same call may succeed later."""
 
     code = "registry-unavailable"
     transient = True

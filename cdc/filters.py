@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import jmespath
-from jmespath import visitor
-from jmespath.exceptions import JMESPathError, JMESPathTypeError
+from jmespath import functions, visitor
+from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError, VariadictArityError
 
 from cdc.errors import ConfigError
 
@@ -74,7 +74,8 @@ def compiled(text: str) -> Filter:
     """What a filter's text means.
 
     Raises:
-        ConfigError: it is no JMESPath, and says where; or it makes what no filter needs (terminal).
+        ConfigError: it is no JMESPath, and says where; it calls a function that there is not, or makes what no filter
+            needs (terminal).
     """
     if len(text) > MAX_CHARS:
         raise ConfigError(f"the filter has {len(text):,} characters", fix=f"at most {MAX_CHARS:,} are taken")
@@ -82,7 +83,7 @@ def compiled(text: str) -> Filter:
         parsed = jmespath.compile(text).parsed
         _refuse(parsed)
         made = Filter(parsed)
-        made.search({})  # a function that there is not is only found now
+        made.search({})  # what it makes of its own literals may already be too much
     except JMESPathTypeError:
         return made  # an empty document has nothing that a function could take
     except RecursionError:
@@ -93,6 +94,7 @@ def compiled(text: str) -> Filter:
 
 
 def _refuse(parsed: Any) -> None:
+    """Raises ConfigError for what no filter needs, and JMESPathError for a call that no document could make good."""
     left = [parsed]
     while left:
         node = left.pop()
@@ -106,7 +108,27 @@ def _refuse(parsed: Any) -> None:
                 f"filter: {made} makes something new of a document; a filter only says whether one is wanted",
                 fix="compare fields as they are, or what contains(), length(), max() and the like say of them",
             )
+        if node["type"] == "slice" and node["children"][2] == 0:
+            raise ConfigError("filter: the step of a slice is 0, which takes nothing", fix="[::2] takes every second")
+        if node["type"] == "function_expression":
+            _check_call(node["value"], len(node["children"]))
         left += [child for child in node["children"] if isinstance(child, dict)]  # those of a slice are numbers
+
+
+def _check_call(name: str, given: int) -> None:
+    """The library says so only when it comes to the call: behind `&&`, `||` or `[? ]` with some documents, or none.
+
+    Raises:
+        JMESPathError: there is no such function, or it takes another number of arguments.
+    """
+    if name not in functions.Functions.FUNCTION_TABLE:
+        raise UnknownFunctionError(f"Unknown function: {name}()")
+    takes = functions.Functions.FUNCTION_TABLE[name]["signature"]
+    if takes and takes[-1].get("variadic"):
+        if given < len(takes):
+            raise VariadictArityError(len(takes), given, name)
+    elif given != len(takes):
+        raise ArityError(len(takes), given, name)
 
 
 def _wrong(text: str, error: JMESPathError) -> ConfigError:

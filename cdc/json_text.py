@@ -1,8 +1,8 @@
 """JSON as Postgres has it, which is more than readers of JSON take: numbers beyond a double, nesting without end, and
 in ``json`` halves of a surrogate pair (``"\\ud800"``), which are no text.
 
-What only passes by goes as the text that it is (``members``, ``elements``). Where it must be read, ``read`` makes of
-what no reader takes something that every writer does. Pure.
+What only passes by goes as the text that it is (``members``, ``elements``, ``end_of``). Where it must be read, ``read``
+makes of what no reader takes something that every writer does. Pure.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def members(text: str) -> dict[str, str]:
         _at(text, at, '"')
         name, end = _scan(text, at)
         start = _after(text, end, ":")
-        end = _end(text, start)
+        end = end_of(text, start)
         found[name] = text[start:end]
         at = _next(text, end, "}")
     return found
@@ -87,14 +87,22 @@ def elements(text: str) -> list[str]:
     found: list[str] = []
     at = _after(text, 0, "[")
     while text[at : at + 1] != "]":
-        end = _end(text, at)
+        end = end_of(text, at)
         found.append(text[at:end])
         at = _next(text, end, "]")
     return found
 
 
-def _end(text: str, at: int) -> int:
-    """Where the value that begins here ends."""
+def end_of(text: str, at: int) -> int:
+    """Where a value ends, however deep it is nested and whatever numbers it has.
+
+    Args:
+        text: with the value in it.
+        at: where it begins.
+
+    Raises:
+        ValueError: no JSON begins there.
+    """
     try:
         return _scan(text, at)[1]
     except RecursionError:

@@ -32,12 +32,12 @@ WHERE l.locktype = 'advisory' AND l.granted
 
 
 def changing(servers: Servers) -> AbstractContextManager[None]:
-    """What ``apply`` and ``drop`` do, one at a time, and what needs a connector that stands still; see ``alone``.
+    """What ``apply``, ``drop`` and ``resnapshot`` do, and what needs a connector that stands still: one at a time.
 
     Who has it already may take it again, over the same connection.
     """
     lock = f"headwater apply {servers.pipeline.source.slot}"
-    return alone(servers.setup, lock, "another `apply`, `drop` or sweep of this pipeline")
+    return alone(servers.setup, lock, "another `apply`, `drop`, `resnapshot` or sweep of this pipeline")
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def _busy(what: str, seconds: float, holder: Any) -> SourceUnavailable:
     who = f" (from {holder[1]}, since {holder[2]}, backend {holder[0]} of Postgres)" if holder else ""
     return SourceUnavailable(
         f"{what} is at work{who}; it was waited for {seconds:.0f} s",
-        means="two at once would undo each other's work; this one has changed nothing",
+        means="two at once would undo each other's work; what this one waited to do was not begun",
         fix="wait until it has ended, or end it"
         + (f" (SELECT pg_terminate_backend({holder[0]}))" if holder else "")
         + ", then run the same command again",

@@ -47,7 +47,7 @@ def apply(
     progress: Show = lambda action: None,
     *,
     begins: Begins = lambda action: None,
-    forget: bool = True,
+    adds_only: bool = False,
     within: AbstractContextManager[None] = NOTHING,
 ) -> Result:
     """Create or change publication, slot, topics and connector as the file says, and wait until the connector runs.
@@ -56,8 +56,8 @@ def apply(
         pipeline: the loaded file.
         progress: called after each action that was done.
         begins: called before each, and before the wait for the connector.
-        forget: tables of a schema that is captured whole, and that are gone, are let go: who calls this for another
-            reason has not been told so.
+        adds_only: what the file's tables lack is added, and nothing that is there is taken back: for who brings the
+            capture to altered tables, and may go by an older file than the one that was applied last.
         within: entered once nobody else applies or drops, before anything is looked at, and left once all is done: what
             it raises at its begin refuses.
 
@@ -70,7 +70,7 @@ def apply(
     """
     with open_servers(pipeline) as servers, changing(servers), within:
         actual = observe(servers)
-        actions = plan(servers, actual, forget=forget)
+        actions = plan(servers, actual, adds_only=adds_only)
         run_all(servers, actions, progress, begins)
         begins(None)
         wait_ready(servers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from cdc.errors import SourceError
 from cdc.outbox import events_topics
@@ -22,6 +23,7 @@ from connectors.database.truncate import TRIGGERS, drop_triggers
 from connectors.debezium import marker_topic, signal_group
 from connectors.gaps.renamed import refuse_renamed
 from connectors.gaps.source_gaps import refuse_other_database
+from connectors.only_copies import GONE, Holds, only_copies
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.tables.catalogue import read_catalogue
@@ -65,10 +67,12 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
         detail, of = "drop the TRUNCATE triggers", tuple(triggers)
         actions.append(Action("trigger", ", ".join(of), detail, "present", None, _triggers, of))
     there = servers.kafka.describe(_topics(servers, topics=topics))
-    if there:
-        gone = tuple(sorted(there))
-        run = lambda s: _delete_topics(s, gone)  # noqa: E731
-        actions.append(Action("topic", ", ".join(gone), "delete", "present", None, run, gone))
+    alone = only_copies(pipeline, there)
+    for holds in (None, *GONE):
+        if gone := tuple(sorted(name for name in there if alone.get(name) == holds)):
+            detail = f"delete: {GONE[holds]}" if holds else "delete"
+            run = partial(_delete_topics, topics=gone)
+            actions.append(Action("topic", ", ".join(gone), detail, "present", None, run, gone))
     if ours:  # last: it holds the list of captured tables, by which a second run finds the topics
         actions.append(Action("schema", names.schema, "drop this pipeline's tables", "present", None, _schema))
     return actions
@@ -181,13 +185,28 @@ def plan_drop_pipeline(pipeline: Pipeline, *, topics: bool = False) -> list[Acti
         return plan_drop(servers, topics=topics)
 
 
-def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bool = False) -> list[Action]:
+def deleted_for_good(pipeline: Pipeline) -> dict[str, Holds]:
+    """Topics that ``drop`` would delete with the others, and that are the only copy of what they hold: topic -> of
+    what. Changes nothing.
+
+    Raises:
+        HeadwaterError: Postgres or Kafka does not answer, or refuses.
+    """
+    with open_servers(pipeline) as servers:
+        return only_copies(pipeline, servers.kafka.describe(_topics(servers, topics=True)))
+
+
+def drop(
+    pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bool = False, first: Sequence[Action] = ()
+) -> list[Action]:
     """Remove connector, offsets, slot, publication, triggers, control topics and helper tables.
 
     Args:
         pipeline: the loaded file.
         progress: called after each action.
         topics: delete the changelog topics and the dead letters too.
+        first: what else is to be removed, before all of that: nobody applies or drops meanwhile, and none of it is done
+            where the rest would be refused.
 
     Returns:
         What was removed; empty when there was nothing. What stays, as it is somebody else's, is among them, with an
@@ -198,6 +217,6 @@ def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bo
         SourceUnavailable: another ``apply`` or ``drop`` of the same pipeline takes long (transient).
     """
     with open_servers(pipeline) as servers, changing(servers):
-        actions = plan_drop(servers, topics=topics)
+        actions = [*first, *plan_drop(servers, topics=topics)]
         run_all(servers, actions, progress)
         return actions

@@ -91,9 +91,13 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         ConfigError: a table that is not captured, or a condition that is none; nothing was asked for.
         SlotLost, LogGap: only reading all tables again gets well from this.
         SourceChanged: the database is another one.
+        SourceUnavailable: an ``apply`` or ``drop`` of the same pipeline takes long (transient).
         HeadwaterError: a server refused, or does not answer; run it again.
     """
-    with open_servers(pipeline) as servers:
+    # Alone from the first look on: beside an `apply` the slot could be replaced that it was making, and of two that
+    # found one gap the second replaced the slot that the first had closed it with. Nor is a connector started that a
+    # sweep has stopped.
+    with open_servers(pipeline) as servers, changing(servers):
         refuse_foreign(servers.setup, servers.names)
         captured = read_captured(servers.setup, servers.names)
         slot = read_slot(servers.source, pipeline.source.slot)
@@ -268,11 +272,10 @@ def _note(
 
 
 def _start(servers: Servers, running: RunningConnector) -> None:
-    """Start a connector that a killed sweep has left stopped, or that has failed; not under a sweep that is alive."""
+    """Start a connector that a killed sweep has left stopped, or that has failed."""
     status = running.status
     if status is not None and (status.failed or status.connector in ("PAUSED", "STOPPED")):
-        with changing(servers):
-            start_again(servers.connect, servers.connector)
+        start_again(servers.connect, servers.connector)
     wait_ready(servers)
 
 

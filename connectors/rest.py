@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 import requests
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from cdc import tls
 from cdc.errors import ConnectError, ConnectUnavailable
@@ -151,16 +151,19 @@ class ConnectClient:
             ConnectUnavailable: no answer, or a rebalance, for longer than the patience (transient).
             ConnectError: Connect refused the request (terminal).
         """
+        return self._patiently(lambda: self._once(method, path, body, missing), patience)
+
+    def _patiently(self, attempt: Callable[[], Any], patience: float | None = None) -> Any:
         retrying = Retrying(
             stop=stop_after_delay(self.patience_seconds if patience is None else patience),
             wait=wait_exponential(multiplier=0.2, max=3.0),
             retry=retry_if_exception(lambda error: isinstance(error, ConnectUnavailable)),
-            retry_error_callback=_give_up,
+            reraise=True,
         )
         with waiting_for(f"Kafka Connect at {mask_text(self.url)}"):
-            return retrying(self._once, method, path, body, missing)
+            return retrying(attempt)
 
-    def _once(self, method: str, path: str, body: Any, missing: Any) -> Any:
+    def _once(self, method: str, path: str, body: Any = None, missing: Any = None) -> Any:
         try:
             answer = self.session.request(
                 method, self.url + path, json=body, timeout=self.request_seconds, allow_redirects=False
@@ -235,8 +238,14 @@ class ConnectClient:
 
     def create_stopped(self, name: str, config: dict[str, str]) -> None:
         """Create a connector that does not start yet, so that what was left under its name can be looked at."""
-        if self.config(name) is None:
-            self.request("POST", "/connectors", {"name": name, "config": config, "initial_state": "STOPPED"})
+        body = {"name": name, "config": config, "initial_state": "STOPPED"}
+
+        def attempt() -> None:
+            # Looked for each time: what was made, and whose answer was lost, is refused with 409, as in a rebalance.
+            if self._once("GET", f"/connectors/{quote(name)}/config") is None:
+                self._once("POST", "/connectors", body)
+
+        self._patiently(attempt)
 
     def validate(self, config: dict[str, str]) -> list[str]:
         """What Connect has against a configuration: ``option: message``."""
@@ -387,10 +396,3 @@ def of_the_worker(message: str) -> str:
     if OVERRIDES.search(message):
         return ALLOW_OVERRIDES
     return EXACTLY_ONCE if "exactly" in message.lower() else ""
-
-
-def _give_up(state: RetryCallState) -> Any:
-    assert state.outcome is not None
-    error = state.outcome.exception()
-    assert error is not None
-    raise error

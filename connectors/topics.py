@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
@@ -111,6 +112,11 @@ def to_make(wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> list[str]:
     return [topic.name for topic in wanted if topic.name not in actual]
 
 
+def as_they_are(wanted: Iterable[Topic], actual: Mapping[str, Topic]) -> list[Topic]:
+    """Topics with the settings that those have which are there. Pure."""
+    return [replace(one, config=actual[one.name].config) if one.name in actual else one for one in wanted]
+
+
 def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic], others: Iterable[str] = ()) -> list[Action]:
     """What must change in Kafka.
 
@@ -169,11 +175,15 @@ def _other_partitions(topic: Topic, there: Topic, wanted: Iterable[Topic], actua
     alone = f"delete that topic alone (kafka-topics.sh --delete --topic {topic.name}), then"
     anew = f"{alone} `headwater apply FILE --wait`, which reads the table into a new one, then `headwater rebuild FILE"
     anew += " SINK --auto` for each sink that reads it"
+    if there.config.get(LAG) == FOR_EVER:
+        anew += ". What its rows were before (`as_of`) goes with it for good: copy the topic first"
     count = there.partitions
     data = [one for one in wanted if one.holds in ("rows", "events") and one.name in actual]
     if topic.holds in ("rows", "events"):
         what = f"topic {topic.name} has {count} partitions, the pipeline file says {topic.partitions}"
-        lost = anew if topic.holds == "rows" else "`headwater drop FILE --topics`, then apply"
+        events = "`headwater drop FILE --topics`, then apply. Events go with it for good, but for those whose rows are"
+        events += " still in the outbox: copy their topics first"
+        lost = anew if topic.holds == "rows" else events
         if all(actual[one.name].partitions == count for one in data):
             fix = f"if it was the file that was changed, set kafka.partitions: {count} again; if somebody has added"
             fix += f" partitions to the topic: {lost}"

@@ -22,14 +22,16 @@ from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceErro
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.loading import read_pipeline
 from cdc.saying import Say
+from connectors.actions import Action
 from connectors.apply import apply
 from connectors.database.history import Moment, read_moment
 from connectors.database.publication import by_owner, read_publication
-from connectors.drop import drop, plan_drop_pipeline
+from connectors.drop import deleted_for_good, drop, plan_drop_pipeline
 from connectors.gaps.source_gaps import check_source
+from connectors.only_copies import GONE, Holds
 from connectors.plan_refusals import refuse_unfit
 from connectors.postgres import Connection, connect
-from connectors.servers import open_servers
+from connectors.servers import Servers, open_servers
 from connectors.snapshots.snapshot import wait_snapshot
 from operations.child_process import Apart
 from operations.edits.build import build
@@ -65,6 +67,7 @@ class Recapture:
         dropped: the old capture is removed.
         captured: every row is in the new topics.
         sinks: name -> whether its new generation equals Postgres, of those that were built.
+        lost: topic -> what it was the only copy of, of those that it was forced to delete.
     """
 
     since: float
@@ -73,6 +76,7 @@ class Recapture:
     dropped: bool = False
     captured: bool = False
     sinks: dict[str, bool] = field(default_factory=dict)
+    lost: dict[str, Holds] = field(default_factory=dict)
 
 
 def begun(pipeline: Pipeline) -> Recapture | None:
@@ -128,6 +132,7 @@ def costs(pipeline: Pipeline) -> list[str]:
 
     Raises:
         SourceError: Postgres does not answer (transient), or refuses.
+        KafkaError: Kafka does not answer (transient), or refuses.
     """
     said = [_history(pipeline), "topics, slot and connector are made anew, and every table is read again"]
     for sink in pipeline.sinks:
@@ -136,6 +141,12 @@ def costs(pipeline: Pipeline) -> list[str]:
             much = "" if not found["documents"] else f": about {found['documents']:,}, {found['minutes']:g} minutes"
             said.append(f"sink {sink} is built again beside what readers see{much}; older generations are removed")
     said += [f"the history of sink {sink} ends here: first {_ELSEWHERE}" for sink in _ending(pipeline)]
+    if lost := deleted_for_good(pipeline):
+        said += [f"topic {topic} is deleted: {GONE[holds]}" for topic, holds in lost.items()]
+        said.append(
+            "sinks that are made of these topics are built of what is read again, and compared with that: they lose it "
+            "too, and are found equal. Without --force it is refused"
+        )
     return [*said, "dead letters are forgotten, and write tokens that were given out before say nothing any more"]
 
 
@@ -159,6 +170,17 @@ def _refuse_ending(pipeline: Pipeline) -> None:
         )
 
 
+def _refuse_lost(lost: dict[str, Holds]) -> None:
+    """Refuse what nobody has asked for by name: the sinks, which are the other copy, are built again of the new log."""
+    if lost:
+        raise StateError(
+            "topics would be deleted that are the only copy of what they hold: "
+            + "; ".join(f"{topic}: {GONE[holds]}" for topic, holds in lost.items()),
+            means="sinks that are made of them would be built without it, and found equal; nothing was changed",
+            fix="copy those topics to others first, if what is in them is needed; then the same with --force",
+        )
+
+
 def _refuse_rows_left(pipeline: Pipeline) -> None:
     """Each generation is removed in the end, and one whose rows can't be is refused then: after all of the work."""
     for register in registers_of(pipeline, ()).values():
@@ -179,21 +201,23 @@ def _history(pipeline: Pipeline) -> str:
     return f"{where} has the system identifier {now.system_identifier}; what was captured had {known}"
 
 
-def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
+def recapture(pipeline: Pipeline, file: Path, say: Say, *, force: bool = False) -> dict[str, Any]:
     """Do it, or go on with it.
 
     Args:
         pipeline: the loaded file.
         file: its path.
         say: told what happens, a line each.
+        force: also if events, or former versions of rows, are lost by it.
 
     Returns:
         the shape of ``--json``: ``equal`` is whether every new generation equals Postgres, and readers see it;
-        ``differs`` the generation that was built and does not.
+        ``differs`` the generation that was built and does not; ``lost`` what was forced.
 
     Raises:
         StateError: another one is at work, or a sink is paused, or a process runs one, or a sink's history would end in
-            the namespace that the file names (terminal; nothing was changed).
+            the namespace that the file names, or events or versions would be lost and it is not forced (terminal;
+            nothing was changed).
         ConfigError: a generation has rows in a row store, and the file has none (terminal; nothing was changed).
         SourceChanged, SourceError: what the file names is not what was captured, as another database of the same
             cluster is; or its publication is another role's, or a table can't be captured (terminal; nothing was
@@ -206,10 +230,10 @@ def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         fix="wait until that one has ended; then the same command goes on, if anything is left to do",
     )
     with alone(pipeline, LOCK, busy):
-        return _recapture(pipeline, file, say)
+        return _recapture(pipeline, file, say, force=force)
 
 
-def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
+def _recapture(pipeline: Pipeline, file: Path, say: Say, *, force: bool) -> dict[str, Any]:
     refuse_paused(pipeline, list(pipeline.sinks), "nothing was changed")
     _refuse_running(pipeline)
     erasing = StateError(
@@ -218,7 +242,7 @@ def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
         fix="run it again when that one has ended",
     )
     with Note(pipeline).alone(erasing):
-        at, data = _made_anew(pipeline, file, say)
+        at, data = _made_anew(pipeline, file, say, force=force)
     if not at.captured:
         say("every table is read again")
         if not wait_snapshot(pipeline).done:
@@ -234,10 +258,11 @@ def _recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
     if equal:
         forget_begun(pipeline)
     seconds = round(at_least(at.since, time.time()), 1)
-    return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": seconds}
+    lost = [{"topic": topic, "holds": holds} for topic, holds in sorted(at.lost.items())]
+    return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "lost": lost, "seconds": seconds}
 
 
-def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, bytes]:
+def _made_anew(pipeline: Pipeline, file: Path, say: Say, *, force: bool) -> tuple[Recapture, bytes]:
     """Slot, topics and connector as the file says, in place of those of before; nobody erases meanwhile.
 
     Returns:
@@ -251,6 +276,10 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say) -> tuple[Recapture, byt
             _refuse_publication(pipeline, servers.setup)
             refuse_unfit(servers, anew=True)  # as `apply` will: it only warns of some tables while they are captured
         plan_drop_pipeline(pipeline, topics=True)  # refuses what may not be dropped, while all is there still
+        lost = deleted_for_good(pipeline)
+        if not force:
+            _refuse_lost(lost)
+        at = replace(at, lost={**at.lost, **lost})  # of one that was killed while it dropped some are gone by now
     _note(pipeline, at)
     if not at.dropped:
         _leave(pipeline, say)
@@ -303,12 +332,17 @@ def _refuse_running(pipeline: Pipeline) -> None:
 
 def _leave(pipeline: Pipeline, say: Say) -> None:
     """Remove the old capture, what is known of its history, and all generations that readers do not see."""
-    for sink, register in registers_of(pipeline, ()).items():
-        for entry in register.entries():
-            if entry.stage != "living":
-                retire(pipeline, sink, entry.number, say)
-    say("removing slot, topics and connector of the database that was captured")
-    drop(pipeline, topics=True)
+
+    def retired(_: Servers) -> None:
+        for sink, register in registers_of(pipeline, ()).items():
+            for entry in register.entries():
+                if entry.stage != "living":
+                    retire(pipeline, sink, entry.number, say)
+        say("removing slot, topics and connector of the database that was captured")
+
+    # By `drop`, which waits first for who applies or drops: nothing is removed before that one has ended.
+    first = Action("state", pipeline.name, "remove all generations that readers do not see", "present", None, retired)
+    drop(pipeline, topics=True, first=[first])
     forget(pipeline)
     forget_source_note(pipeline)
     forget_tables(pipeline)

@@ -11,10 +11,12 @@ import logging
 import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -27,19 +29,23 @@ from spark.disk.status import FlowStatus
 from spark.flow import Flow
 from spark.log_gaps import LogWatch
 from spark.pulse import MERGES, sign_of
-from spark.running import Query, Running, Start, state
+from spark.running import Query, Running, Start, ended_late, state
 from spark.unread import Look
 
 _log = logging.getLogger(__name__)
 
-# Flows that are started, or stopped, at one time. After a migration all of them are; one after the other, the readers
-# of the last one waited for the sum.
+# Flows of one sink that are started, and flows that are stopped, at one time. After a migration all of them are; one
+# after the other, the readers of the last one waited for the sum. By sinks, because one that is silent holds as many as
+# it gets.
 HANDS = 4
 # How often flows that are up write their status while others are still being started.
 REPORT_SECONDS = 1.0
 # A start that takes longer is not waited for: a sink that is silent takes its ``request_timeout_seconds``, a minute and
 # more, and for so long no other flow was started again, no altered table followed, and no SIGTERM heeded.
 STEP_SECONDS = 5.0
+# Who ends flows waits so long for those that are just being started. What comes later is ended when it comes: a silent
+# sink kept the whole process from ending, and from following its leases and its file.
+ARRIVE_SECONDS = 10.0
 
 
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
@@ -88,13 +94,19 @@ class Runner:
         self._watch = LogWatch()
         self._look = look or self._watch.look
         # Kept for as long as this lives: Spark gives each thread of ours one of its own, and a connection to it.
-        self._hands = ThreadPoolExecutor(HANDS, "flows")
+        self._hands = defaultdict[str, ThreadPoolExecutor](partial(ThreadPoolExecutor, HANDS, "flows"))
+        self._ends = ThreadPoolExecutor(HANDS, "ends")
+        # Checkpoints of flows that nobody waits for any more: done when their last start, and its query, have ended.
+        self._late: dict[Path, Future[None]] = {}
         self.running: list[Running] = []
         self.add(flows)
 
     def add(self, flows: Sequence[tuple[Flow, Start]]) -> None:
         """Supervise more flows."""
-        self.running += [Running(flow, start, flow.title.partition("/")[0]) for flow, start in flows]
+        for flow, start in flows:
+            # Two queries can't share a checkpoint: Spark ends the first one, as if nothing were left to be done.
+            before = self._late.pop(flow.checkpoint, None)
+            self.running.append(Running(flow, start, flow.title.partition("/")[0], starts=before))
 
     def remove(self, folder: Path, *, anew: bool = False) -> None:
         """Stop the flows of a generation's folder and forget them.
@@ -104,7 +116,7 @@ class Runner:
             anew: it is opened anew at once: nobody has told them to end, as `status` would say.
         """
         mine = self._of(folder)
-        self._each(partial(self._stop, state="starting" if anew else "stopped"), mine)
+        self._each(partial(self._stop, until=_until(), state="starting" if anew else "stopped"), mine)
         for run in mine:
             self.running.remove(run)  # in place: whoever shows how far they are looks at this list
 
@@ -116,9 +128,10 @@ class Runner:
             reason: why.
             taken: another process has them now, and writes their status.
         """
+        until = _until()
         for run in self._of(folder):
             run.taken = run.taken or taken
-            self._fail(run, reason)
+            self._fail(run, reason, until)
 
     def halt(
         self, reasons: Mapping[str, str], folder: Path | None = None, instead: Collection[str] = ()
@@ -133,15 +146,15 @@ class Runner:
         Returns:
             flow's title -> topic, of those that were not stopped before.
         """
-        stopped = {}
+        stopped, until = {}, _until()
         for run in self.running if folder is None else self._of(folder):
             topic = next((topic for topic in sorted(run.flow.spec.topics) if topic in reasons), None)
             if topic is not None and not run.failed:
                 run.halted = True
-                self._fail(run, reasons[topic])
+                self._fail(run, reasons[topic], until)
                 stopped[run.flow.title] = topic
             elif topic is not None and run.halted and run.last_error in instead and run.last_error != reasons[topic]:
-                self._fail(run, reasons[topic])
+                self._fail(run, reasons[topic], until)
         return stopped
 
     @property
@@ -170,27 +183,29 @@ class Runner:
         for run in self.running:
             if run.starting:
                 continue
-            self._arrived(run)  # nobody has waited for a slow one
+            self._arrived(run, now)  # nobody has waited for a slow one
             with about(**run.flow.about):
                 self._look_at(run, now)
         due = [run for run in self.running if run.due(now)]
         for run in due:
-            run.starts = self._hands.submit(self._told_whose, self._start, run)
+            run.starts = self._hands[run.flow.spec.sink].submit(self._told_whose, self._start, run)
         self._wait([run.starts for run in due if run.starts], now + STEP_SECONDS, meanwhile)
         return self._reports()
 
     @staticmethod
-    def _told_whose(work: Callable[[Running], None], run: Running) -> None:
+    def _told_whose(work: Callable[[Running], Any], run: Running) -> Any:
         with about(**run.flow.about):
-            work(run)
+            return work(run)
 
     def _each(self, work: Callable[[Running], None], runs: Sequence[Running]) -> None:
         """Do the same for some flows, side by side: one whose server does not answer must not hold up the others."""
-        self._wait([self._hands.submit(self._told_whose, work, run) for run in runs])
+        # First those for whose starts nobody has to wait.
+        ordered = sorted(runs, key=lambda run: run.starting)
+        self._wait([self._ends.submit(self._told_whose, work, run) for run in ordered])
 
     def _wait(
         self,
-        work: Sequence[Future[None]],
+        work: Sequence[Future[Any]],
         until: float = math.inf,
         meanwhile: Callable[[list[FlowStatus]], None] | None = None,
     ) -> None:
@@ -219,16 +234,17 @@ class Runner:
         elif run.vigil.late(self._look(run.flow), filling=run.filling):
             self._halt(run, now)
 
-    def _start(self, run: Running) -> None:
+    def _start(self, run: Running) -> Query | None:
         # A pool a sink: FAIR scheduling then shares the task slots between sinks, not between tasks.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", run.pool)
         run.alive = False
         try:
             try:
-                run.query = run.start(self.spark, run.flow)
+                query = run.query = run.start(self.spark, run.flow)
                 run.started = time.monotonic()
             finally:
                 run.vigil.reread(filling=run.filling)  # a note that it can't read is this flow's trouble alone
+            return query
         except HeadwaterError as error:
             self._unbegun(run)
             now = time.monotonic()
@@ -238,6 +254,7 @@ class Runner:
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
             self._unbegun(run)
             self._spark_failure(run, str(error), time.monotonic())
+        return None
 
     def _unbegun(self, run: Running) -> None:
         if run.query is not None:
@@ -314,8 +331,10 @@ class Runner:
     def stop(self) -> None:
         """Stop every query after its current batch, as far as Spark allows; offsets of a cut batch do not move."""
         self._watch.close()
-        self._each(self._stop, self.running)
-        self._hands.shutdown()
+        self._each(partial(self._stop, until=_until()), self.running)
+        over = all(late.done() for late in self._late.values())
+        for hands in (*self._hands.values(), self._ends):
+            hands.shutdown(wait=over, cancel_futures=True)
 
     @staticmethod
     def _end(query: Query) -> None:
@@ -327,23 +346,30 @@ class Runner:
         except Exception as error:  # the JVM is gone, which ends a query as well: a group's SIGTERM reaches it first
             _log.debug("a query was not stopped in an orderly way: %s", error)
 
-    def _fail(self, run: Running, reason: str) -> None:
+    def _fail(self, run: Running, reason: str, until: float) -> None:
         """Stop a flow for good, with a reason: `status` must not say for a moment that somebody has told it to end."""
-        self._arrived(run)
+        self._arrived(run, until)
         if run.query is not None:
             self._end(run.query)
         run.give_up(reason)
         self._write(run, "failed")
 
-    @staticmethod
-    def _arrived(run: Running) -> None:
-        """Wait until a start that is under way has ended: its query would run on, and nobody know of it."""
-        if run.starts is not None:
-            starts, run.starts = run.starts, None
+    def _arrived(self, run: Running, until: float) -> None:
+        """Wait until a start that is under way has ended, at most until a moment: its query would run on, and nobody
+        know of it. One that comes later is ended when it comes."""
+        if run.starts is None:
+            return
+        starts, run.starts = run.starts, None
+        if starts.cancel():  # it had not begun
+            return
+        wait([starts], max(until - time.monotonic(), 0.0))
+        if starts.done():
             starts.result()
+            return
+        self._late[run.flow.checkpoint] = ended_late(starts, self._end)
 
-    def _stop(self, run: Running, state: str = "stopped") -> None:
-        self._arrived(run)
+    def _stop(self, run: Running, until: float, state: str = "stopped") -> None:
+        self._arrived(run, until)
         if run.failed or run.finished:
             return
         if run.query is not None:
@@ -360,3 +386,8 @@ class Runner:
     def errors(self) -> Mapping[str, str]:
         """Failed flows and why."""
         return {run.flow.title: run.last_error or "" for run in self.running if run.failed}
+
+
+def _until() -> float:
+    """The moment, on the monotonic clock, until which who begins now to end flows waits for their starts."""
+    return time.monotonic() + ARRIVE_SECONDS

@@ -50,7 +50,7 @@ class Running:
     start: Start
     pool: str
     query: Query | None = None
-    starts: Future[None] | None = None  # its newest start, which may be under way
+    starts: Future[Any] | None = None  # its newest start, which may be under way
     started: float = 0.0
     pause: float = FIRST_PAUSE
     retry_at: float = 0.0
@@ -148,6 +148,30 @@ class Running:
         """Documents that a fan-out has changed and that are still to be written; None while nobody knows."""
         waiting: int | None = getattr(self.query, "waiting", None if is_joined(self.flow) else 0)
         return waiting
+
+
+def ended_late(starts: Future[Any], end: Callable[[Query], None]) -> Future[None]:
+    """End the query of a start that nobody waits for any more, as soon as there is one.
+
+    Args:
+        starts: the start, which is under way; gives its query, or None.
+        end: how a query is ended.
+
+    Returns:
+        done when neither is any more.
+    """
+    over: Future[None] = Future()
+    over.set_running_or_notify_cancel()  # nobody can cancel it
+
+    def came(starts: Future[Any]) -> None:
+        try:
+            if starts.exception() is None and (query := starts.result()) is not None:
+                end(query)
+        finally:
+            over.set_result(None)
+
+    starts.add_done_callback(came)
+    return over
 
 
 def state(run: Running) -> str:

@@ -10,24 +10,49 @@ from confluent_kafka import KafkaException
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.log.opening import Heard
 
-# Brokers that say so may say otherwise in a moment.
-TRANSIENT = {
+# Of the client's own: it has not reached the brokers, or not in time.
+SILENCE = {
     "_TRANSPORT",
     "_RESOLVE",
     "_TIMED_OUT",
     "_TIMED_OUT_QUEUE",
     "_MSG_TIMED_OUT",
     "_ALL_BROKERS_DOWN",
-    "REQUEST_TIMED_OUT",
-    "NOT_CONTROLLER",
+    "_WAIT_COORD",
+}
+# Brokers that say so may say otherwise in a moment: what https://kafka.apache.org/protocol calls retriable, by the
+# library's names. Without UNKNOWN_TOPIC_OR_PART: a topic is there when `apply` has made it, and does not come by
+# itself; and without what is of share groups, which nobody here has. (The library's own `retriable` is only set of what
+# producers with transactions do.)
+PASSING = {
+    "INVALID_MSG",  # CORRUPT_MESSAGE there: its checksum is wrong
     "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_FOR_PARTITION",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "BROKER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",  # NOT_LEADER_OR_FOLLOWER there
+    "REQUEST_TIMED_OUT",
+    "BROKER_NOT_AVAILABLE",  # of brokers of before, and not retriable there
+    "REPLICA_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "COORDINATOR_LOAD_IN_PROGRESS",
     "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
     "NOT_ENOUGH_REPLICAS",
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_CONTROLLER",
+    "CONCURRENT_TRANSACTIONS",
+    "KAFKA_STORAGE_ERROR",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "LISTENER_NOT_FOUND",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+    "PREFERRED_LEADER_NOT_AVAILABLE",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    "ELECTION_NOT_NEEDED",
+    "UNSTABLE_OFFSET_COMMIT",
+    "THROTTLING_QUOTA_EXCEEDED",
+    "UNKNOWN_TOPIC_ID",  # of a topic that was made anew: asked for by its name it is there, or it is told as unknown
+    "INCONSISTENT_TOPIC_ID",
 }
 
 # Of a refusal's name, after what it is about; and the rights there.
@@ -50,11 +75,16 @@ def translate(what: str, error: KafkaException, bootstrap: str, heard: Heard | N
         heard: of the client, polled: brokers that refuse it are no outage.
     """
     reason = error.args[0]
-    if reason.name() in TRANSIENT or reason.retriable():
+    if reason.name() in SILENCE:
         refusal = heard.refusal(what, bootstrap) if heard is not None else None
         return refusal or KafkaUnavailable(
             f"{what}: Kafka does not answer at {bootstrap}: {reason.str()}",
             fix="start the brokers (`headwater up` for the local one), or correct kafka.bootstrap",
+        )
+    if reason.name() in PASSING or reason.retriable():
+        return KafkaUnavailable(
+            f"{what}: Kafka can't at the moment, at {bootstrap}: {reason.str()}",
+            fix="nothing if it passes; else look whether all brokers are up, and at what they log",
         )
     return KafkaError(f"{what}: {reason.str()}", fix=_remedy(reason.name()))
 

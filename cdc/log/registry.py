@@ -1,7 +1,7 @@
 """The schema registry through Confluent's API: an id's schema, fetched once a process and kept.
 
 What a registry says of one id is about one record (UnknownSchemaId: a dead letter). That it does not answer, refuses,
-or is empty is not: these stop the flow, and no record is passed over.
+or is empty, or that something else answers in its place, is not: these stop the flow, and no record is passed over.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import lru_cache
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from cdc import tls
@@ -19,7 +20,7 @@ from cdc.masking import mask_text
 from cdc.records.encoding import JSON, Encoding, UnknownSchemaId
 
 if TYPE_CHECKING:  # half a second to load, and not needed for JSON
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
     from cdc.records.debezium_avro import Parsed
 
@@ -29,7 +30,12 @@ KEPT = 2_000
 UNKNOWN_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 NOT_FOUND = 404
-BUSY = 429
+# A registry's own 404 bears a code: 40403 in Confluent's words, 40401 of an Apicurio with ids of before. One without is
+# of what stands in front of it, and says nothing of an id.
+NO_SUCH = range(40_400, 40_500)
+# Of what stands in front of a registry, or of one that is busy: it may say otherwise in a moment. So may 3xx and 5xx.
+PASSING = {NOT_FOUND, 408, 429}
+ANOTHER = "something else does in its place (a page, another server)"
 
 
 class Schemas:
@@ -53,7 +59,8 @@ class Schemas:
         Raises:
             UnknownSchemaId: there is none.
             ValueError: it is not one for records.
-            RegistryUnavailable: no answer, 429 or 5xx (transient).
+            RegistryUnavailable: no answer, or one that says nothing of the id: a page, a 404 without a registry's code,
+                3xx, 408, 429 or 5xx (transient).
             RegistryError: it refused, or it holds no schema at all (terminal).
         """
         found = self._known.get(number)
@@ -79,34 +86,18 @@ class Schemas:
 
         url = mask_text(self._settings["url"])
         try:
-            client = self._open()
-            try:
-                schema = client.get_schema(number)
-            except SchemaRegistryError as error:
-                if error.http_status_code != NOT_FOUND:
-                    raise
-                if not client.get_subjects():
-                    raise RegistryError(
-                        f"the schema registry at {url} is empty, but records name schema {number}",
-                        means="it has lost its schemas, or it is another registry: no record of Avro can be read",
-                        fix="bring its data back or correct source.registry.url; else `headwater recapture "
-                        "FILE`, which tells first what it costs",
-                    ) from error
-                return None
-            if schema.schema_type not in (None, "AVRO"):
-                raise ValueError(f"schema {number} is {schema.schema_type}, not Avro")
-            return str(schema.schema_str)
+            schema = self._told(number, url)
+        except RegistryError:
+            raise
         except SchemaRegistryError as error:
             status = error.http_status_code
-            if status == BUSY or status >= 500 or status <= 0:
+            if status in PASSING or status >= 500 or status <= 0 or 300 <= status < 400:
                 raise _unavailable(url, f"it answers {status}") from error
             raise RegistryError(
                 f"the schema registry at {url} answers {status}: {error.error_message}",
                 means="records of Avro can't be read; nothing is skipped",
                 fix="correct source.registry (url, user, password)",
             ) from error
-        except (ValueError, RegistryError):
-            raise
         except Exception as error:  # the client lets its HTTP library's own family through
             file = isinstance(error, FileNotFoundError | PermissionError)  # which the error does not name
             if why := "ca_certs can't be read" if file else tls.refused(error):
@@ -115,7 +106,41 @@ class Schemas:
                     means="records of Avro can't be read; nothing is skipped",
                     fix=tls.remedy("source.registry"),
                 ) from error
-            raise _unavailable(url, mask_text(f"{type(error).__name__} {error}")) from error
+            page = isinstance(error, JSONDecodeError | UnicodeDecodeError | TypeError | AttributeError)
+            why = ANOTHER if page else mask_text(f"{type(error).__name__} {error}")
+            raise _unavailable(url, why) from error
+        if schema is None:
+            return None
+        if schema.schema_type not in (None, "AVRO"):
+            raise ValueError(f"schema {number} is {schema.schema_type}, not Avro")
+        return str(schema.schema_str)
+
+    def _told(self, number: int, url: str) -> Schema | None:
+        """What the registry itself says of an id: what stands in front of one may answer 200 or 404, too."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        client = self._open()
+        self._client = None  # it keeps what it was told of an id, also by something else
+        try:
+            schema = client.get_schema(number)
+            if isinstance(schema.schema_str, str) and schema.schema_str:
+                self._client = client
+                return schema
+        except SchemaRegistryError as error:
+            if error.http_status_code != NOT_FOUND or error.error_code not in NO_SUCH:
+                raise
+            subjects = client.get_subjects()
+            if subjects and isinstance(subjects, list):
+                self._client = client
+                return None
+            if subjects == []:
+                raise RegistryError(
+                    f"the schema registry at {url} is empty, but records name schema {number}",
+                    means="it has lost its schemas, or it is another registry: no record of Avro can be read",
+                    fix="bring its data back or correct source.registry.url; else `headwater recapture "
+                    "FILE`, which tells first what it costs",
+                ) from error
+        raise _unavailable(url, ANOTHER)
 
     def _open(self) -> SchemaRegistryClient:
         if self._client is None:

@@ -31,6 +31,15 @@ class Outlet(NamedTuple):
     to: To
     url: SecretStr | None = None
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Where it is in the file, from outside to inside."""
+        if self.sends == "changes":
+            return ("push", self.name)
+        if self.sends == "matches":
+            return ("queries", self.view, "push", self.name)
+        return ("queries", self.name.partition(".")[2], "saved")
+
 
 def outlets(pipeline: Pipeline) -> Iterator[Outlet]:
     """Those of a checked file, in its order."""

@@ -159,7 +159,6 @@ def plan_captured(
     fresh: bool,
     emptied: Collection[str],
     gaps: Mapping[str, Gap],
-    stay: Collection[str],
 ) -> tuple[list[Action], list[Action]]:
     """Changes to the list. Pure.
 
@@ -170,7 +169,6 @@ def plan_captured(
         captured: the list as it is.
         emptied: tables whose topic is gone, or is made anew: all of their rows must be read again.
         gaps: tables that are to be read again because changes of theirs are missing, and why.
-        stay: tables that stay in the list with their gap though they are gone.
         fresh: there is no connector yet: its first snapshot will read all of them.
 
     Returns:
@@ -190,7 +188,7 @@ def plan_captured(
     unknown = [t for t in wanted if t in captured and t not in come and captured[t].identity is None]
     if unknown:
         before.append(_identify(names, publication, unknown))
-    return before, [_forget(names, table) for table in sorted({*captured} - {*wanted, *stay})]
+    return before, [_forget(names, table) for table in sorted({*captured} - {*wanted})]
 
 
 def _note(

@@ -99,7 +99,7 @@ def function_body(names: Names, policy: str) -> str:
 
 
 def plan_truncate(
-    connection: Connection, names: Names, facts: Collection[TableFacts], policy: str
+    connection: Connection, names: Names, facts: Collection[TableFacts], policy: str, *, adds_only: bool = False
 ) -> tuple[list[Action], list[Action]]:
     """Actions for function and triggers.
 
@@ -108,6 +108,7 @@ def plan_truncate(
         names: the pipeline's.
         facts: of the captured tables; partitions get the trigger too, for they can be truncated on their own.
         policy: ``refuse`` or ``propagate``.
+        adds_only: a function that is there stays as it is.
 
     Returns:
         Actions to do at first, and actions that remove triggers from tables that are no longer captured.
@@ -126,7 +127,7 @@ def plan_truncate(
     wanted = {table for fact in facts for table in (fact.name, *fact.partitions)}
     actions = []
     function = names.qualified(names.truncate_function)
-    if found is None or found[0] != body or found[1]:
+    if found is None or (not adds_only and (found[0] != body or found[1])):
         detail = "create" if found is None else "change" if found[0] != body else "close"
         actions.append(_function(names, body, policy, detail))
     for table in sorted(wanted):

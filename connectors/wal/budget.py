@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from cdc.sizes import size_words, span_words
-from connectors.wal.pins import Pin
+from connectors.wal.pins import MOST, Pin
 
 # From which share of the limit on, the worst first. An hour's outage of a connector must not wake anybody, and who is
 # woken must have time to do something.
@@ -71,8 +71,10 @@ class Budget:
 
     @property
     def held(self) -> list[str]:
-        """What holds the slot, and what to do about it, a line each."""
-        return [f"{pin.words}: {pin.fix}" for pin in self.pinned_by]
+        """What holds the slot, and what to do about it, a line each; of many the first ones, and how many more."""
+        more = len(self.pinned_by) - MOST
+        told = [f"{pin.words}: {pin.fix}" for pin in self.pinned_by[:MOST]]
+        return told if more <= 0 else [*told, f"{more:,} more: `headwater status FILE --json` names them"]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

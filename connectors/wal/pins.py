@@ -18,7 +18,7 @@ from connectors.postgres import Connection, explained
 
 # Younger ones are work, not a mistake.
 LONG_SECONDS = 60.0
-# Beyond these it is the first ones that matter.
+# So many are told of in words, and how many more there are: it is the first ones that matter.
 MOST = 5
 # Of a query only its beginning is shown, without what stands in quotes: values of rows, and passwords.
 QUERY_CHARACTERS = 120
@@ -153,7 +153,7 @@ def long_ones(
         aged = replace(pin, seconds=at_least) if pin.seconds is None and (at_least or 0) >= LONG_SECONDS else pin
         if pin.kind == "standby" or (tight if aged.seconds is None else aged.seconds >= LONG_SECONDS):
             out.append(aged)
-    return tuple(out[:MOST])
+    return tuple(out)
 
 
 def better_seen(pins: Sequence[Pin], others: Collection[Pin]) -> list[Pin]:

@@ -26,7 +26,10 @@ Examples:
 )
 @pipeline_argument
 @click.option(
-    "--topics", is_flag=True, help="Delete the topics too, of changes and of dead letters: a full copy of the tables."
+    "--topics",
+    is_flag=True,
+    help="Delete the topics too, of changes, events and dead letters: a copy of the tables, and the only one of events "
+    "whose rows were deleted and of former versions of rows (`as_of`).",
 )
 @sink_option
 @click.option("--keep-sinks", is_flag=True, help="Leave what the sinks hold, for readers, until `rebuild` replaces it.")
@@ -88,26 +91,38 @@ def command(
 
 
 def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool, said: bool) -> None:
+    from connectors.actions import Action
     from connectors.drop import drop
     from operations.freshness.note import forget_source_note
     from operations.generations.targets import drop_sink_state
     from operations.run.source_watch import forget
     from operations.state.folder import chosen_sinks
 
-    if not keep_sinks:
+    def sinks() -> None:
         drop_sink_state(pipeline, only)
         if not topics:
             _forget_letters(pipeline, chosen_sinks(pipeline, only), said=said)
-    if not only:
+
+    def state() -> None:
+        if not keep_sinks:
+            sinks()
         forget(pipeline)
         forget_source_note(pipeline)
-        drop(
-            pipeline,
-            (lambda action: click.echo(f"{action.kind} {'stays' if action.after else 'removed'}"))
-            if said
-            else (lambda action: None),
-            topics=topics,
-        )
+
+    if only:
+        sinks()
+        return
+    # What sinks hold goes first, as a step like the others: who waits for an `apply` in vain, or fails behind it,
+    # says no more and no less than what is done.
+    detail, after = ("what sinks hold stays", "present") if keep_sinks else ("remove what sinks hold", None)
+    drop(
+        pipeline,
+        (lambda action: click.echo(f"{action.kind} {'stays' if action.after else 'removed'}"))
+        if said
+        else (lambda action: None),
+        topics=topics,
+        first=[Action("state", pipeline.name, detail, "present", after, lambda servers: state())],
+    )
 
 
 def _forget_letters(pipeline: Pipeline, sinks: Sequence[str], *, said: bool) -> None:

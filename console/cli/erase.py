@@ -18,6 +18,7 @@ _KINDS = {
     "index": "index",
     "cache": "cache",
     "row-store": "row store",
+    "sink": "former sink",
     "matches": "matches",
     "backup": "backup",
 }

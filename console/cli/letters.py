@@ -261,7 +261,7 @@ def drop_command(file: Path, /, dry_run: bool, yes: bool, as_json: bool, **asked
 
     pipeline, wanted = load(file), _wanted(**asked)
     dropped(
-        lambda look: drop_letters(pipeline, wanted, dry_run=look),
+        lambda ask: drop_letters(pipeline, wanted, dry_run=dry_run, ask=ask),
         lambda report: report["standing"] + report["healed"],
         lambda report: (f"- {of['letters']:,} of {of['sink']} {of['view']}: {of['cause']}" for of in report["causes"]),
         yes=yes,

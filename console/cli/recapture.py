@@ -17,18 +17,25 @@ from console.cli.shared.options import confirm, json_option, pipeline_argument, 
 Examples:
   headwater recapture pipeline.yaml              (tells what it costs, and asks)
   headwater recapture pipeline.yaml --yes        (after pg_upgrade, a blue/green switch, an older backup)
+  headwater recapture pipeline.yaml --force      (also if events, or versions of rows, are lost by it)
 """
 )
 @pipeline_argument
+@click.option(
+    "--force", is_flag=True, help="Even if events, or former versions of rows (`as_of`), are lost by it for good."
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
-def command(file: Path, yes: bool, as_json: bool) -> None:
+def command(file: Path, force: bool, yes: bool, as_json: bool) -> None:
     """Capture the database anew, and build every sink again beside what readers see.
 
     For a database in another history: another system identifier (pg_upgrade, a blue/green switch), an older copy, a
     timeline that can't be followed. `run` must not be alive. Readers keep what they have until each sink's new
     generation was compared with Postgres; the one that it replaces is removed then. Killed, the same command goes on,
     unless the database is another one again: then it begins anew. It asks as long as the old capture is there.
+
+    Topics are deleted and filled from the tables. What only they hold is lost by that, events of an outbox and former
+    versions of rows that a view shows as they were (`as_of`): it is told, and refused without --force.
 
     Exit code 0: every sink equals Postgres, start `headwater run`; 2: one differs, its readers still see what they saw,
     and the commands that mend it are told; 1: error.
@@ -46,7 +53,7 @@ def command(file: Path, yes: bool, as_json: bool) -> None:
             confirm("Capture it anew?")
     else:
         say("going on with what was begun")
-    report = recapture(pipeline, file, say)
+    report = recapture(pipeline, file, say, force=force)
     if as_json:
         print_json(report)
     else:

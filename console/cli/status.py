@@ -62,11 +62,11 @@ Examples:
 def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool, watch: bool) -> None:
     """Show how each sink is, how old what its readers see is, and why; whether or not it is running now.
 
-    The judgement is one of well, behind, filling, evolving, incomplete, paused, starting, retrying, stalled, failed and
-    stopped (docs/operations.md). The age is measured from the commits in Postgres: it grows when the connector is dead,
-    though no record waits for anybody. "lag" counts the offsets behind Kafka, of which compaction may have removed
-    some, and "behind" is the age of the oldest record that is not applied yet. The line "source" tells how the way into
-    Kafka is: the connector's state, and the WAL that its slot keeps.
+    The judgement is one of well, behind, filling, evolving, incomplete, paused, unapplied, starting, retrying, stalled,
+    failed and stopped (docs/operations.md). The age is measured from the commits in Postgres: it grows when the
+    connector is dead, though no record waits for anybody. "lag" counts the offsets behind Kafka, of which compaction
+    may have removed some, and "behind" is the age of the oldest record that is not applied yet. The line "source" tells
+    how the way into Kafka is: the connector's state, and the WAL that its slot keeps.
     """
     pipeline = load(file)
     if alive:

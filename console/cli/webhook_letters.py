@@ -130,7 +130,7 @@ def drop_command(file: Path, /, dry_run: bool, yes: bool, as_json: bool, **asked
 
     pipeline, wanted = load(file), _wanted(**asked)
     dropped(
-        lambda look: drop_refused(pipeline, wanted, dry_run=look),
+        lambda ask: drop_refused(pipeline, wanted, dry_run=dry_run, ask=ask),
         lambda report: report["standing"],
         yes=yes,
         dry_run=dry_run,

@@ -19,6 +19,7 @@ from operations.freshness.answers import of_all
 from operations.freshness.sights import NEW_SECONDS
 from operations.freshness.wait import Wait
 from operations.freshness.waits import Waits
+from operations.state.accepted import sinks_to_wait_for
 
 # Who waits longer holds a connection that somebody between may have closed long ago.
 LONGEST_MS = 60_000
@@ -43,7 +44,7 @@ class WaitRequest(BaseModel):
     tokens: list[Token] = Field(
         default=[], max_length=64, description="Of more writes: all are waited for at once, `writes` tells of each."
     )
-    sinks: list[Name] = Field(default=[], max_length=64, description="These sinks; all if empty.")
+    sinks: list[Name] = Field(default=[], max_length=64, description="These sinks; if empty all that `run` knows of.")
     views: list[Name] = Field(default=[], max_length=256, description="Only these views of them; all if empty.")
     found_by: Literal["search", "id"] = Field(
         default="search", description="A search index shows a document to a look-up by its id earlier than to a search."
@@ -66,7 +67,7 @@ async def wait(request: Request, body: WaitRequest, asked: Asked) -> dict[str, A
     Of several writes the worst is answered, and each in `writes`, in the order of `token` and `tokens`.
     """
     pipeline, waits = asked.pipeline, asked.waits
-    sinks = known_sinks(pipeline, body.sinks)
+    sinks = known_sinks(pipeline, body.sinks) if body.sinks else sinks_to_wait_for(pipeline)
     views = known_views(pipeline, sinks, body.views)
     tokens = [parse_token(one) for one in ([] if body.token is None else [body.token]) + body.tokens]
     search, now = body.found_by == "search", body.timeout_ms == 0

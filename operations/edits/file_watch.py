@@ -22,7 +22,15 @@ from operations.edits.changes import Changes, changes_between, other_catalogue
 from operations.generations.outdated import asked, gone_back_from, taken_back
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
-from operations.state.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
+from operations.state.accepted import (
+    Text,
+    accepted_path,
+    cut_builds,
+    note_running,
+    read_accepted,
+    read_runs,
+    this_process,
+)
 from operations.state.catalogue import source_catalogue
 from operations.state.folder import register_of
 from spark.disk.files import stamp
@@ -92,15 +100,13 @@ class FileWatch:
     ) -> None:
         self.engine, self.source, self.losses = engine, source, losses
         self.master, self.start, self.let_go, self.may_build = master, start, let_go, may_build
-        self.only = tuple(only)
+        self.only = self._asked = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
         self._known = _warehouses(self.plain)  # as Spark's session was told of them, also of those that have gone since
-        before = read_running(engine.pipeline)
-        self.building: dict[str, _Building] = {}
+        cut = cut_builds(read_runs(engine.pipeline), self.taken, self.only or self.plain.sinks)
+        self.building = {name: _Building(name) for name in cut}  # killed in the middle: it goes on
         self.refused: dict[str, Any] | None = None
-        if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
-            self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
         with suppress(HeadwaterError):  # what can't be read is told by who runs it
             # Also of a file that another one has followed while nobody ran.
             rebuilt = changes_between(self.plain, self.plain, self.only).rebuilt
@@ -203,7 +209,7 @@ class FileWatch:
         now = this_process(self.taken, refused=self.refused, building=self._built(), only=self.only)
         self._owed = True
         with suppress(OSError, DiskFull):
-            note_running(self.engine.pipeline, now)
+            note_running(self.engine.pipeline, now, self._asked)
             self._owed = False
 
     # -- next generations ---------------------------------------------------------------------------------------------

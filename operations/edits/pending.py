@@ -12,7 +12,7 @@ from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline, loads
 from connectors.actions import Action
 from operations.edits.changes import Changes, changes_between
-from operations.state.accepted import Running, living_run, read_accepted, read_running, sinks_of
+from operations.state.accepted import Running, living_runs, read_accepted, read_runs, sinks_of
 from operations.state.evolution import read_evolution
 from operations.state.folder import register_of
 
@@ -23,8 +23,8 @@ def pending(pipeline: Pipeline) -> Changes | None:
     Args:
         pipeline: the loaded file.
     """
-    running = living_run(pipeline)
-    return None if running is None else _changes(running, pipeline)
+    runs = living_runs(pipeline)
+    return _changes(runs[0], pipeline, runs[1:]) if runs else None
 
 
 def let_go(pipeline: Pipeline) -> Sequence[str]:
@@ -34,23 +34,26 @@ def let_go(pipeline: Pipeline) -> Sequence[str]:
     Args:
         pipeline: the loaded file.
     """
-    running = read_running(pipeline)
-    alive = running is not None and running.alive(pipeline) is not False
-    gone = [name for name in _sinks_before(pipeline, running) if name not in pipeline.sinks]
-    own: Collection[str] = ()  # sinks of the one whose note there is, as it would be asked about by its own words
-    mine: Sequence[str] = ()
-    if running is not None and alive:
-        changes = _changes(running, pipeline)
-        own = running.only or sinks_of(running.taken)
-        mine = () if changes.restart else changes.removed
+    runs = read_runs(pipeline)
+    seen = [running.alive(pipeline) for running in runs]
+    # Of those that nobody sees from here only the newest: others have noted something after they had.
+    alive = [one for at, one in enumerate(runs) if seen[at] or (at == 0 and seen[at] is None)]
+    gone = [name for name in _sinks_before(pipeline, [*runs[:1], *alive]) if name not in pipeline.sinks]
+    own, mine = set[str](), list[str]()  # sinks of those whose notes there are: these ask about them by their own words
+    for running in alive:
+        changes, its = _changes(running, pipeline), running.only or sinks_of(running.taken)
+        own.update(its)
         if changes.unread is not None:  # their names can be read all the same
-            mine = [one for one in gone if one in own]
-    return (*mine, *(one for one in gone if one not in own and _runs(pipeline, one)))
+            mine += [one for one in gone if one in its]
+        elif not changes.restart:
+            mine += changes.removed
+    more = [one for one in gone if one not in own and _runs(pipeline, one)]
+    return tuple(dict.fromkeys([*mine, *more]))
 
 
-def _sinks_before(pipeline: Pipeline, running: Running | None) -> Sequence[str]:
-    """Sinks of the file that the newest `run` went by, and of the one that was applied last: older ones go by that."""
-    names = [] if running is None else sinks_of(running.taken)
+def _sinks_before(pipeline: Pipeline, runs: Collection[Running]) -> Sequence[str]:
+    """Sinks of the files that these went by, and of the one that was applied last: those without a note go by that."""
+    names = [name for running in runs for name in sinks_of(running.taken)]
     with suppress(StateError):  # `apply` writes it anew
         names += sinks_of(applied) if (applied := read_accepted(pipeline)) is not None else []
     return list(dict.fromkeys(names))
@@ -80,15 +83,28 @@ def _runs(pipeline: Pipeline, sink: str) -> bool:
     return any(register.generation(number).lease.held_by_other() for number in register.kept())
 
 
-def _changes(running: Running, pipeline: Pipeline) -> Changes:
+def _changes(running: Running, pipeline: Pipeline, others: Sequence[Running] = ()) -> Changes:
     try:
         old = loads(running.taken.text, running.taken.file)
     except ConfigError as error:  # variables that are set for it and not here: it knows by itself what has changed
         return Changes(unread=error.what.replace("\n", "; "))
     found = changes_between(old, pipeline, running.only)
-    # What another process goes by has no note. It took up what was applied, as this one has.
-    held = [sink for sink in found.others if sink in old.sinks and sink in pipeline.sinks and _runs(pipeline, sink)]
-    return replace(found, beside={sink: replace(changes_between(old, pipeline, [sink]), others=()) for sink in held})
+    beside = {}
+    for sink in found.others:
+        before = _before(sink, old, others, held=_runs(pipeline, sink))
+        if before is not None and sink in before.sinks and sink in pipeline.sinks:
+            beside[sink] = replace(changes_between(before, pipeline, [sink]), others=())
+    return replace(found, beside=beside)
+
+
+def _before(sink: str, old: Pipeline, others: Sequence[Running], *, held: bool) -> Pipeline | None:
+    """What another process goes by that has a sink; None if there is none. One whose note can't be read here, or that
+    an older Headwater has without a note, took up what was applied, as the newest one has (``old``)."""
+    noted = next((one.taken for one in others if one.has(sink)), None)
+    if noted is not None:
+        with suppress(ConfigError):
+            return loads(noted.text, noted.file)
+    return old if noted is not None or held else None
 
 
 def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:
@@ -98,18 +114,16 @@ def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:
     Args:
         pipeline: the loaded file.
     """
-    running = living_run(pipeline)
-    if running is None:
-        return set(), set()
-    try:
-        old = loads(running.taken.text, running.taken.file)
-    except ConfigError:
-        return set(), set()
-    same = {
-        name for name, sink in pipeline.sinks.items() if old.sinks.get(name) == sink and old.views == pipeline.views
-    }
-    todo = [one for sink in same for one in read_evolution(pipeline, sink).todo.items()]
-    return same & set(running.building), {table for table, one in todo if one.capture and not one.waits}
+    building, capturing = set[str](), set[str]()
+    for running in living_runs(pipeline):
+        with suppress(ConfigError):
+            old = loads(running.taken.text, running.taken.file)
+            same = {sink for sink, part in pipeline.sinks.items() if old.sinks.get(sink) == part}
+            same = same if old.views == pipeline.views else set()
+            todo = [one for sink in same for one in read_evolution(pipeline, sink).todo.items()]
+            building |= same & {*running.building}
+            capturing |= {table for table, one in todo if one.capture and not one.waits}
+    return building, capturing
 
 
 def told(found: Changes | None) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from connectors.topics import FOR_EVER
 from operations.as_of.frontier import FrontierWatch
 from operations.erase import servers
 from operations.erase.compaction import LAG, compact, settings_of
+from operations.erase.left import left_places
 from operations.erase.letters import Letters
 from operations.erase.log import InLog, row_in_log, still_there
 from operations.erase.note import TOPICS, Note
@@ -28,7 +29,14 @@ from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Subject
 from operations.erase.tables import Held, tables_of
-from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_paused_since, refuse_tags
+from operations.erase.warehouse import (
+    end_untold,
+    erase_tables,
+    go_on,
+    refuse_paused_before,
+    refuse_paused_since,
+    refuse_tags,
+)
 from operations.state.catalogue import source_catalogue
 from sinks.elasticsearch.expunge import Marks
 from spark.disk.files import write_atomic
@@ -47,6 +55,7 @@ NOT_OURS = (
     "files of a warehouse that no snapshot names (of a job that was killed): upkeep removes them after three days, "
     "but for those in a folder that two tables share",
     "older versions of objects, in a bucket that keeps them (versioning, object lock, replication)",
+    "indices, caches, tables and dead letters of a sink that the file names no more and whose state is not here",
     "tables that were dropped before, of a retired generation say: a REST catalogue purges their files in its own time",
     "rows of other tables that tell of the same person, and an earlier primary key of this row: erase them as well",
     "logs of applications; Headwater's own name keys where something was refused, and no values",
@@ -123,6 +132,7 @@ class Eraser:
         return self._told(self._look(letters).places(letters), refused, waits)
 
     def _act(self) -> dict[str, Any]:
+        go_on(self.subject.pipeline)
         builds = builds_of(self.subject)
         letters = Letters(self.subject, builds)
         self._refuse_versions()  # of a topic that was made anew, before what the former one had is put back
@@ -130,7 +140,7 @@ class Eraser:
         servers.put_back_indices(builds, self._note)
         self._refuse_versions()
         self.subject.refuse_present()
-        go_on(self.subject, builds)
+        refuse_paused_before(self.subject, builds)
         self._await_delete(builds)
         look = self._look(letters)
         refuse_tags(look.held, move=self.options.move_tags)
@@ -146,7 +156,7 @@ class Eraser:
             row_in_log(subject, self._kafka),
             letters.look(self._kafka),
             tables_of(subject, letters.builds),
-            servers.look(subject, letters.builds),
+            [*servers.look(subject, letters.builds), *left_places(subject)],
         )
 
     def _why_not(self, builds: Sequence[Build]) -> tuple[list[str], list[str]]:
@@ -216,6 +226,7 @@ class Eraser:
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += servers.look_again(subject, builds)
         found += servers.copies(builds)
+        found += left_places(subject)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
 
     def _prepare(self, builds: Sequence[Build]) -> dict[str, Marks]:

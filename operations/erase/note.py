@@ -18,11 +18,11 @@ from pathlib import Path
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state.alone import alone
+from operations.state.alone import ERASING, alone
 from operations.state.folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
 
-LOCK, TOPICS = "erasing.lock", "topics"
+TOPICS = "topics"
 Settings = Mapping[str, str | None]
 # Puts settings of one thing to what they were: (name, settings).
 Back = Callable[[str, Settings], None]
@@ -76,7 +76,7 @@ class Note:
             "nothing",
             fix="run it again when that one has ended: several keys go one after the other",
         )
-        return alone(self._pipeline, LOCK, busy or ours)
+        return alone(self._pipeline, ERASING, busy or ours)
 
     def put_back(self, kind: str, back: Back) -> None:
         """Put everything of a kind back, and forget it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["topic", "letters", "table", "history", "index", "cache", "row-store", "matches", "backup"]
+Kind = Literal["topic", "letters", "table", "history", "index", "cache", "row-store", "sink", "matches", "backup"]
 
 
 @dataclass
@@ -14,7 +14,7 @@ class Place:
 
     Attributes:
         kind: what it is.
-        name: of the topic, table, index, server or repository.
+        name: of the topic, table, index, server or repository; of a sink that the file has no more its folder.
         sink, generation: whose it is.
         found: how many values of the row were seen.
         hidden: how many things are there that may hold some, and that nobody can look into: deleted documents that no

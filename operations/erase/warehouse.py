@@ -1,7 +1,7 @@
 """Erases a row from a warehouse: its sink is paused, whoever writes to it lets go, and its tables are written anew.
 
 A rewriting beside the writer would lose to each of its merges. The pause is the operators' own (``headwater pause``),
-with a reason that says whose it is: who is killed here leaves the sink paused, and the same again goes on.
+with a reason that says whose it is: who is killed here leaves the sink paused, and the next erasure lets it go on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from cdc.errors import EraseUnfinished, StateError, TagsHold
+from cdc.pipeline import Pipeline
 from operations.erase.note import Note
 from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
@@ -23,7 +24,16 @@ from operations.erase.tables import Held, history_name, tables_of, warehouses
 from operations.run.session import open_spark
 from operations.state.folder import register_of
 from operations.state.history import history_folder, history_lease
-from operations.state.pausing import ERASURE, LET_GO_SECONDS, pause, pause_of, paused, refuse_paused, resume
+from operations.state.pausing import (
+    ERASURE,
+    LET_GO_SECONDS,
+    pause,
+    pause_of,
+    paused,
+    paused_sinks,
+    refuse_paused,
+    resume,
+)
 from sinks.iceberg.catalogue import catalog_name, find_table
 from spark.disk.lease import STOP_IT
 from spark.warehouse.brief import shortened
@@ -48,26 +58,35 @@ WHILE = (
 
 
 def reason(subject: Subject) -> str:
-    """Of a pause that is ours: by it the same command knows what a killed one has left."""
+    """Of a pause that is ours: a person's is another one's."""
     return f"{ERASURE}{subject.digest[:12]}"
 
 
-def go_on(subject: Subject, builds: Sequence[Build]) -> None:
-    """Let warehouses go on that a killed erasure of this row has left paused; refuse sinks that somebody else has.
+def go_on(pipeline: Pipeline) -> None:
+    """Let sinks go on that an erasure has left paused, of whichever row: whoever holds the lock knows that none is at
+    work. Before anything is refused, for who is refused may never do the same again.
+
+    Args:
+        pipeline: the loaded file.
+    """
+    for sink, found in paused_sinks(pipeline, ()).items():
+        if found.erasing:
+            resume(pipeline, sink)
+
+
+def refuse_paused_before(subject: Subject, builds: Sequence[Build]) -> None:
+    """Refuse sinks that somebody has paused.
 
     Raises:
         StateError: one is (terminal).
     """
     for sink in sorted({*warehouses(subject, builds), *(build.opened.sink for build in builds)}):
-        found = paused(subject.pipeline, sink)
-        if found is not None and found.why != reason(subject):
+        if paused(subject.pipeline, sink) is not None:
             refuse_paused(subject.pipeline, [sink], "nothing was erased")
-        if found is not None:
-            resume(subject.pipeline, sink)
 
 
 def refuse_paused_since(subject: Subject, sinks: Collection[str]) -> None:
-    """Leave sinks alone that somebody has paused since ``go_on``: the topic's compaction takes minutes.
+    """Leave sinks alone that somebody has paused since ``refuse_paused_before``: the topic's compaction takes minutes.
 
     Raises:
         EraseUnfinished: one is (transient).

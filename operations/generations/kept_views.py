@@ -11,7 +11,7 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.pipeline.views import View
 from cdc.resolve.versions import kept_versions
-from operations.state.folder import pipeline_folder, register_of
+from operations.state.folder import left_sinks, register_of
 from spark.disk.made_of import views_of
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,8 @@ def kept_alone(pipeline: Pipeline, catalogue: Catalogue) -> dict[str, Mapping[st
 
 
 def _kept(pipeline: Pipeline) -> dict[str, Kept]:
-    left = {path.parent.parent.name for path in pipeline_folder(pipeline).glob("*/g*/definition.json")}
     found = dict[str, Kept]()
-    for sink in (*pipeline.sinks, *sorted(left - pipeline.sinks.keys())):
+    for sink in (*pipeline.sinks, *left_sinks(pipeline)):
         try:
             found |= _kept_by(pipeline, sink)
         except (HeadwaterError, KeyError) as error:

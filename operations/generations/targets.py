@@ -11,7 +11,7 @@ from pathlib import Path
 from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, SearchSink
 from operations.rowstore import refuse_no_store, row_store_settings
-from operations.state.accepted import living_run, runs_without
+from operations.state.accepted import living_runs
 from operations.state.alarms import forget_alarm
 from operations.state.folder import chosen_sinks, register_of, state_dir
 from operations.state.history import HISTORY, history_folder
@@ -144,19 +144,16 @@ def _refuse_resumed(pipeline: Pipeline, sinks: Collection[str]) -> None:
     Raises:
         StateError: there is one (terminal).
     """
-    running = living_run(pipeline)
-    if running is None:
-        return
-    back = [name for name in sinks if not runs_without(pipeline, name) and name in (running.only or sinks)]
-    if back:
-        file, names = pipeline.file or "FILE", ", ".join(back)
-        raise StateError(
-            f"`headwater run` (process {running.pid}) has sink {names} in its file, and does not run it just now",
-            means="it would be filled anew at once, for a pause, or what it is refused for, would be gone as well; "
-            "nothing was removed",
-            fix=f"take it out of the file, `headwater apply {file}`, then this again with the old file; or end that "
-            "`run` before",
-        )
+    for running in living_runs(pipeline):
+        if back := [name for name in sinks if running.has(name)]:
+            file, names = pipeline.file or "FILE", ", ".join(back)
+            raise StateError(
+                f"`headwater run` (process {running.pid}) has sink {names} in its file, and does not run it just now",
+                means="it would be filled anew at once, for a pause, or what it is refused for, would be gone as well; "
+                "nothing was removed",
+                fix=f"take it out of the file, `headwater apply {file}`, then this again with the old file; or end "
+                "that `run` before",
+            )
 
 
 def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> None:

@@ -23,7 +23,8 @@ def push_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
             found += [({"pipeline": pipeline.name, "webhook": one["name"]}, one) for one in push_report(pipeline)]
         except (HeadwaterError, OSError):  # of the others is told
             continue
-    asked = [(of, one["state"]) for of, one in found if one["state"] != "paused"]  # nobody is alarmed of a pause
+    # Nobody is alarmed of a pause, or of a file that was only saved.
+    asked = [(of, one["state"]) for of, one in found if one["state"] not in ("paused", "unapplied")]
     well: Samples = [(of, int(state in ("delivering", "standby", "starting"))) for of, state in asked]
     yield gauge("headwater_push_well", "1 while the webhook takes events, 0 while it is failing or stopped.", well)
     for name, said, key in (

@@ -40,6 +40,10 @@ class Cursor:
         """By which places of one stream are compared."""
         return number_of(self.place)
 
+    def precedes(self, other: Cursor) -> bool:
+        """Whether another place of the same stream lies behind this one."""
+        return (self.generation, self.mark) == (other.generation, other.mark) and self.number < other.number
+
 
 def number_of(place: bytes) -> tuple[int, int]:
     """A place as numbers, in the order of the stream."""

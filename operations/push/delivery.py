@@ -12,7 +12,7 @@ import orjson
 
 from operations.push.carrier import Carrier, Destination
 from operations.push.cursor import Cursor, parse_cursor
-from operations.push.envelope import Batch
+from operations.push.envelope import BODY_BYTES, Batch
 from operations.push.follows import Follows, Sees
 from operations.push.health import Health
 from operations.push.signing import message_id
@@ -23,8 +23,6 @@ from sinks.redis.stream.tail import Standing
 
 # How often who is silent says that it is there, and how far behind it is.
 WORD_SECONDS = 5.0
-# A letter holds its events up to here, and no batch but one of a single large document has more.
-LETTER_BYTES = 1 << 20
 
 
 class Taken(Exception):
@@ -230,8 +228,8 @@ class Delivery:
             self._say(f"{self._sending.title} takes events again")
 
     def _letter(self, batch: Batch, found: Verdict, message: str) -> dict[str, Any]:
-        body = batch.body
-        kept = body if self._sending.letters and len(body) <= LETTER_BYTES else b""
+        body = batch.body  # larger only where a single event is
+        kept = body if self._sending.letters and len(body) <= BODY_BYTES else b""
         return {
             "id": message,
             "why": found.why,

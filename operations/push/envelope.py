@@ -11,7 +11,7 @@ from cdc.json_text import elements, members
 from operations.push.events import Told
 from operations.push.signing import message_id
 
-# A snapshot event has a quarter of this; a single event may be larger.
+# Of a body, as it is sent. A snapshot event has a quarter of this; a single event may be larger.
 BODY_BYTES = 1 << 20
 
 
@@ -29,9 +29,7 @@ class Batch(NamedTuple):
     @property
     def body(self) -> bytes:
         """JSON: a list of events, each as ``tail --json`` prints it."""
-        return orjson.dumps(
-            [{"event": one.name, "data": orjson.Fragment(one.data), "cursor": one.cursor} for one in self.events]
-        )
+        return b"[%b]" % b",".join(map(_framed, self.events))
 
     def message(self, *about: str) -> str:
         """Its id: follows from its end, so it is the same in every process that sends it again. In a snapshot nobody
@@ -62,18 +60,24 @@ def cut(events: Sequence[Told], most: int, end: str | None = None) -> Batch:
 
     Args:
         events: that are to be sent; at least one.
-        most: events of a batch.
-        end: the cursor at which the batch ended that somebody has begun to send before.
+        most: events of a batch that nobody has begun to send.
+        end: the cursor at which the batch ended that somebody has begun to send before: wherever it is, for then there
+            may have been more events in one.
     """
-    ends = [place for place, one in enumerate(events[:most], 1) if end is not None and one.cursor == end]
-    count = ends[0] if ends else _fitting(events[:most])
+    ends = (place for place, one in enumerate(events, 1) if end is not None and one.cursor == end)
+    count = next(ends, 0) or _fitting(events[:most])
     return Batch(list(events[:count]), events[count - 1].cursor)
 
 
+def _framed(one: Told) -> bytes:
+    framed: bytes = orjson.dumps({"event": one.name, "data": orjson.Fragment(one.data), "cursor": one.cursor})
+    return framed
+
+
 def _fitting(events: Sequence[Told]) -> int:
-    size = 0
+    size = 1  # of the brackets, less the comma that the first has not
     for count, one in enumerate(events):
-        size += len(one.data)
+        size += len(_framed(one)) + 1
         if size > BODY_BYTES and count:
             return count
     return len(events)

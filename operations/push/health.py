@@ -17,6 +17,7 @@ from typing import Any, Literal
 from cdc.ages import ago
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
+from operations.state.accepted import only_saved
 from operations.state.folder import state_dir
 from operations.state.pausing import rests
 from spark.disk.files import write_atomic
@@ -24,7 +25,7 @@ from spark.disk.notes import glance
 
 # Whoever runs it writes the note about every second; an older one is of a process that is gone.
 STALE_SECONDS = 15.0
-State = Literal["starting", "delivering", "failing", "standby", "stopped", "paused"]
+State = Literal["starting", "delivering", "failing", "standby", "stopped", "paused", "unapplied"]
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Health:
 
     Attributes:
         state: ``delivering``; ``failing``: it is tried again and again; ``standby``: another process sends;
-            ``paused``: nobody is to send, as its sink is.
+            ``paused``: nobody is to send, as its sink is; ``unapplied``: nor is it in the file of the `run` at work.
         lag_entries: changes of the view that are still to be looked at, at most some thousands; None if not known.
         delivered_at: of the last batch that was taken, epoch seconds.
         events: that were taken, ever; None until the lease was had, as it is counted in Redis: a counter that began
@@ -94,10 +95,10 @@ def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
     for outlet in outlets(pipeline):
         at, health = glance(note_path(pipeline, outlet.name), _noted, (0.0, Health()), withheld=True)
         if ago(at, time.time()) > STALE_SECONDS:
-            health.state = "stopped"
+            health.state = "unapplied" if only_saved(pipeline, *outlet.keys) else "stopped"
         if rests(pipeline, outlet.sink):  # whatever the note says: it is ended at the next step of `run`
             health.state = "paused"
-        if health.state in ("stopped", "paused"):  # nobody counts what comes meanwhile
+        if health.state in ("stopped", "paused", "unapplied"):  # nobody counts what comes meanwhile
             health.lag_entries = None
         yield outlet, health
 

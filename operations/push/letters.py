@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,18 +83,33 @@ def list_letters(pipeline: Pipeline, wanted: WantedLetters, *, values: bool = Fa
     return {"pipeline": pipeline.name, "at": time.time(), "standing": len(found), "letters": found}
 
 
-def drop_refused(pipeline: Pipeline, wanted: WantedLetters, *, dry_run: bool = False) -> dict[str, Any]:
+def drop_refused(
+    pipeline: Pipeline,
+    wanted: WantedLetters,
+    *,
+    dry_run: bool = False,
+    ask: Callable[[dict[str, Any]], None] = lambda _report: None,
+) -> dict[str, Any]:
     """Forget them; the shape of ``headwater letters FILE webhooks drop --json``.
+
+    Args:
+        pipeline: the loaded file.
+        wanted: which.
+        dry_run: only tell how many.
+        ask: given what was found, before it is forgotten, and nothing else is; raises where that is not to be.
 
     Raises:
         HeadwaterError: a server does not answer, or refuses; the same again goes on.
     """
-    standing = dropped = 0
-    for source, letters in _found(pipeline, wanted):
-        standing += len(letters)
-        if not dry_run:
-            dropped += _forgotten(source, letters)
-    return {"pipeline": pipeline.name, "at": time.time(), "standing": standing, "dropped": dropped}
+    found = [(source.place, letters) for source, letters in _found(pipeline, wanted)]
+    standing = sum(len(letters) for _, letters in found)
+    report: dict[str, Any] = {"pipeline": pipeline.name, "at": time.time(), "standing": standing, "dropped": 0}
+    if not dry_run:
+        ask(report)
+        for place, letters in found:
+            with closing(Source(place)) as source:
+                report["dropped"] += _forgotten(source, letters)
+    return report
 
 
 def send_letters(pipeline: Pipeline, wanted: WantedLetters) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Sender:
         walk, anew = self._begun(delivery, tail)  # anew: whether everything is being told
         while not self._stop.is_set():
             try:
-                found = walk.step()
+                found = self._next(walk, delivery)
             except Moving:  # a promotion: the same walk begins anew
                 self._stop.wait(PAUSE_SECONDS)
                 delivery.word()
@@ -149,6 +149,15 @@ class Sender:
             cursor = at.text()
         why = CHOSEN if otherwise else BEGUN
         return Walk(tail, view, sending.sees, cursor, documents=sending.documents, why=why), cursor is None
+
+    def _next(self, walk: Walk, delivery: Delivery) -> list[Told]:
+        """The next step's events, and those of the one behind it if the batch that was begun ends there: pages begin at
+        what was taken, and where a filter hides changes they began elsewhere then.
+        """
+        found, end = walk.step(), parse_cursor(delivery.begun or "")
+        if found and end is not None and walk.cursor.precedes(end):
+            found += walk.step()
+        return found
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:
         while events and not self._stop.is_set():

@@ -109,8 +109,10 @@ def steps_of(
 
 
 def capture(say: Say, pipeline: Pipeline) -> None:
-    """Bring the capture to the tables as they are: what `headwater apply` does, but that tables which are gone stay in
-    the list, with what reads them stopped: that they are gone for good is for somebody to say.
+    """Bring the capture to the tables as they are: what `headwater apply` does, but that nothing is taken back.
+
+    Tables that are gone stay in the list, with what reads them stopped: that they are gone for good is for somebody to
+    say. So do tables, and settings, of a newer file that somebody has applied and this process does not go by yet.
 
     Raises:
         HeadwaterError: a server refused, or a right is missing.
@@ -118,7 +120,7 @@ def capture(say: Say, pipeline: Pipeline) -> None:
     from connectors.apply import apply
     from operations.generations.kept_views import with_kept_views
 
-    for action in apply(with_kept_views(pipeline), forget=False).actions:
+    for action in apply(with_kept_views(pipeline), adds_only=True).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
 
 

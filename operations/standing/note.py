@@ -11,6 +11,7 @@ from typing import Any
 from cdc.ages import ago
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from operations.state.accepted import only_saved
 from operations.state.folder import state_dir
 from operations.state.pausing import rests
 from spark.disk.files import write_atomic
@@ -76,9 +77,12 @@ def read_note(pipeline: Pipeline, view: str) -> MatcherNote | None:
 
 
 def works(pipeline: Pipeline, view: str, note: MatcherNote) -> bool | None:
-    """Whether a view's matcher goes on; None while nobody is to run it: the sink whose changes it reads is paused."""
+    """Whether a view's matcher goes on; None while nobody is to run it: the sink whose changes it reads is paused, or
+    the `run` at work goes by a file without the view's queries."""
     part = pipeline.queries.get(view)
-    return None if part is not None and rests(pipeline, part.changes) else note.working
+    if part is not None and rests(pipeline, part.changes):
+        return None
+    return None if not note.working and only_saved(pipeline, "queries", view) else note.working
 
 
 def standing_report(pipeline: Pipeline) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
     <state_dir>/<pipeline>/accepted.json     by `apply`: the file's text, since when
                            running.json      by `run`: the text that it goes by, its process, what it would not take up
+                           running-<…>.json  the same by a `run --sink`: one for each choice of sinks, so that several
+                                             at once keep a note each
 
 A file that was only saved is in neither. Both may hold what is secret in the file, so nobody else may read them.
 Imports nothing heavy: `run` looks at every step, `status` is asked often.
@@ -12,13 +14,15 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state.folder import RUNNING, numbered_state_dir, state_dir
+from operations.state.folder import numbered_state_dir, register_of, running_notes, running_path, state_dir
 from spark.disk.files import replaced
 from spark.disk.lease import Holder, Lease
 from spark.disk.notes import read_note
@@ -65,6 +69,14 @@ class Running:
     host: str = ""
     only: tuple[str, ...] = ()
 
+    def knows(self, sink: str) -> bool:
+        """Whether its file has a sink; also where nobody can tell which ones that has."""
+        return not _lacks(self.taken, "sinks", sink)
+
+    def has(self, sink: str) -> bool:
+        """Whether a sink is of its file, and it was asked for that: it runs it, or would."""
+        return sink in self.only if self.only else self.knows(sink)
+
     def alive(self, pipeline: Pipeline) -> bool | None:
         """Whether that process is there; None for one on another machine that nobody can see from here.
 
@@ -104,30 +116,53 @@ def read_accepted(pipeline: Pipeline) -> Text | None:
     return read_note(accepted_path(pipeline), lambda note: Text(**note), fix, "what was applied is not known")
 
 
-def note_running(pipeline: Pipeline, running: Running) -> None:
+def note_running(pipeline: Pipeline, running: Running, asked: Sequence[str] | None = None) -> None:
     """Say what this process goes by.
+
+    Args:
+        pipeline: the loaded file.
+        running: the note.
+        asked: the sinks that the process was started for, where a file has some of them no more: it keeps one note for
+            as long as it lives. ``running.only`` if left out.
 
     Raises:
         DiskFull, OSError: as ``hand_over``.
     """
     numbered_state_dir(pipeline)
-    _write(_running_path(pipeline), asdict(running))
+    _write(running_path(pipeline, running.only if asked is None else asked), asdict(running))
 
 
-def read_running(pipeline: Pipeline) -> Running | None:
-    """What the newest process of `run` has said, whether it is alive or not; None if there is nothing to read."""
-    try:
-        note = json.loads(_running_path(pipeline).read_text())
-        lists = {name: tuple(note.get(name, ())) for name in ("building", "only")}
-        return Running(**{**note, "taken": Text(**note["taken"]), **lists})
-    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-        return None
+def read_runs(pipeline: Pipeline) -> list[Running]:
+    """What processes of `run` have said, alive or not, the newest word first: the last one of each choice of sinks."""
+    found = []
+    for path in running_notes(pipeline):
+        with suppress(FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+            at, note = path.stat().st_mtime_ns, json.loads(path.read_text())
+            lists = {name: tuple(note.get(name, ())) for name in ("building", "only")}
+            found.append((at, Running(**{**note, "taken": Text(**note["taken"]), **lists})))
+    return [running for _, running in sorted(found, key=lambda one: one[0], reverse=True)]
 
 
-def living_run(pipeline: Pipeline) -> Running | None:
-    """What the newest process of `run` has said, if it is seen to be alive."""
-    running = read_running(pipeline)
-    return running if running is not None and running.alive(pipeline) else None
+def living_runs(pipeline: Pipeline) -> list[Running]:
+    """Those of ``read_runs`` whose processes are seen to be alive."""
+    return [running for running in read_runs(pipeline) if running.alive(pipeline)]
+
+
+def cut_builds(runs: Sequence[Running], taken: Text, sinks: Collection[str]) -> list[str]:
+    """Sinks whose next generation was being built when their `run` ended. Pure.
+
+    Args:
+        runs: of ``read_runs``.
+        taken: the file that the next `run` goes by: of another one it goes on with nothing.
+        sinks: those that it runs. Of each the newest word of whoever had it counts: an older one is of a process that
+            was started otherwise, and what that built may have been shown since.
+    """
+    last = {sink: next((one for one in runs if one.has(sink)), None) for sink in sinks}
+    return [
+        sink
+        for sink, one in last.items()
+        if one is not None and one.taken.digest == taken.digest and sink in one.building
+    ]
 
 
 def _renewed(pipeline: Pipeline) -> Iterator[Holder]:
@@ -140,46 +175,85 @@ def _renewed(pipeline: Pipeline) -> Iterator[Holder]:
 
 
 def file_status(pipeline: Pipeline) -> dict[str, Any]:
-    """Which file `run` goes by, for ``status``."""
-    running = living_run(pipeline)
-    if running is None:
+    """Which file the newest `run` goes by, for ``status``; what is built, and what was refused, also of others."""
+    runs = living_runs(pipeline)
+    if not runs:
         return {"pid": None, "running": None, "since": None, "building": [], "refused": None}
     return {
-        "pid": running.pid,
-        "running": running.taken.digest,
-        "since": running.taken.at,
-        "building": list(running.building),
-        "refused": running.refused,
+        "pid": runs[0].pid,
+        "running": runs[0].taken.digest,
+        "since": runs[0].taken.at,
+        "building": list(dict.fromkeys(sink for running in runs for sink in running.building)),
+        "refused": next((running.refused for running in runs if running.refused is not None), None),
     }
 
 
 def runs_without(pipeline: Pipeline, sink: str) -> bool:
-    """Whether a `run` is alive whose file does not have this sink: the one that has it was saved, and not applied."""
-    running = living_run(pipeline)
-    if running is None:
-        return False
-    names = sinks_of(running.taken)
-    return bool(names) and sink not in names
+    """Whether a `run` is alive, and none whose file has this sink: the one that has it was saved, and not taken up."""
+    return _none_has(living_runs(pipeline), "sinks", sink)
+
+
+def only_saved(pipeline: Pipeline, *keys: str) -> bool:
+    """Whether a `run` is alive, none's file has an entry, and none has refused one that was applied since: who has
+    written the entry has still to apply it.
+
+    Args:
+        pipeline: the loaded file, which has the entry.
+        keys: where it is in the file, from outside to inside: ``"sinks", "search"``.
+    """
+    runs = living_runs(pipeline)
+    return _none_has(runs, *keys) and all(running.refused is None for running in runs)
+
+
+def sinks_to_wait_for(pipeline: Pipeline) -> list[str]:
+    """The file's sinks but those that never had anything and that no `run` that is alive knows of: nobody reads them,
+    and who waited for their writes would wait in vain. All of them, if none was left."""
+    runs = living_runs(pipeline)
+    lacking = [name for name in pipeline.sinks if _none_has(runs, "sinks", name)]
+    left = [name for name in pipeline.sinks if name not in lacking or register_of(pipeline, name).generation().started]
+    return left or list(pipeline.sinks)
+
+
+def _none_has(runs: Sequence[Running], *keys: str) -> bool:
+    """Whether there are any, and none's file has an entry."""
+    return bool(runs) and all(_lacks(running.taken, *keys) for running in runs)
 
 
 def sinks_of(taken: Text) -> list[str]:
     """The names of a file's sinks, also of one whose variables are not set here; none where it is no such file."""
+    return list(_entries(_entries(_document(taken.text)).get("sinks")))
+
+
+def _lacks(taken: Text, *keys: str) -> bool:
+    """Whether a file has no such entry; of one that can't be read nobody knows."""
+    found = _document(taken.text)
+    for key in keys if sinks_of(taken) else ():
+        entries = _entries(found)
+        if key not in entries:
+            return True
+        found = entries[key]
+    return False
+
+
+def _entries(part: Any) -> Mapping[str, Any]:
+    """A part of a file by its names; empty where it is something else."""
+    return {str(name): value for name, value in part.items()} if isinstance(part, dict) else {}
+
+
+@lru_cache(maxsize=8)  # who watches asks every second
+def _document(text: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        return [str(name) for name in YAML(typ="safe", pure=True).load(taken.text)["sinks"]]
-    except (YAMLError, KeyError, TypeError):
-        return []
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return None
 
 
 def this_process(taken: Text, **more: Any) -> Running:
     """The note of this process."""
     return Running(taken, **signature(), **more)
-
-
-def _running_path(pipeline: Pipeline) -> Path:
-    return state_dir(pipeline) / pipeline.name / RUNNING
 
 
 def _write(path: Path, note: Mapping[str, Any]) -> None:

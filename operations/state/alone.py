@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from operations.state.folder import numbered_state_dir
+from operations.state.folder import numbered_state_dir, pipeline_folder
+
+# Locked as long as somebody erases, or applies a file (operations/erase/note.py).
+ERASING = "erasing.lock"
 
 
 @contextmanager
@@ -29,3 +32,22 @@ def alone(pipeline: Pipeline, lock: str, busy: StateError) -> Iterator[None]:
         except BlockingIOError as error:
             raise busy from error
         yield
+
+
+def is_held(pipeline: Pipeline, lock: str) -> bool:
+    """Whether somebody holds a lock just now.
+
+    Args:
+        pipeline: the loaded file.
+        lock: the file's name, in the pipeline's state.
+    """
+    try:
+        with (pipeline_folder(pipeline) / lock).open() as handle:
+            # Shared, so that two who look are not in each other's way; whoever wants it waits for nobody who looks, but
+            # is refused in this very moment.
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +17,9 @@ from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
 NUMBER = "format.json"
-# There as well: by `run`, which file it goes by (operations/state/accepted.py); and by `apply`, that the pipeline was
-# captured already when it came to this folder, and nobody had run it here.
-RUNNING, ELSEWHERE = "running.json", "elsewhere.json"
+# There as well: by `apply`, that the pipeline was captured already when it came to this folder, and nobody had run it
+# here.
+ELSEWHERE = "elsewhere.json"
 # And what was seen of the source last (operations/run/source_watch.py).
 SOURCE = "source.json"
 
@@ -77,9 +78,26 @@ def is_begun(pipeline: Pipeline) -> bool:
     """Whether a `run` has been at work with this state folder, or the pipeline was captured with it and waits for one:
     that a file was applied says nothing, which `note_elsewhere` tells apart."""
     folder = pipeline_folder(pipeline)
-    if (folder / RUNNING).exists() or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks):
+    if running_notes(pipeline) or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks):
         return True
     return _number(folder) is not None and not (folder / ELSEWHERE).exists()
+
+
+def running_path(pipeline: Pipeline, only: Sequence[str]) -> Path:
+    """Where a `run` notes which file it goes by (operations/state/accepted.py).
+
+    Args:
+        pipeline: the loaded file.
+        only: the sinks that it was started for; none for all.
+    """
+    # By a digest: names of many sinks are longer than a file's name may be.
+    which = f"-{hashlib.sha256(' '.join(sorted({*only})).encode()).hexdigest()[:12]}" if only else ""
+    return pipeline_folder(pipeline) / f"running{which}.json"
+
+
+def running_notes(pipeline: Pipeline) -> list[Path]:
+    """The notes of all choices of sinks that a `run` was ever started for."""
+    return sorted(pipeline_folder(pipeline).glob("running*.json"))
 
 
 def note_elsewhere(pipeline: Pipeline, elsewhere: bool) -> None:
@@ -117,6 +135,13 @@ def registers_of(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Register]
         ConfigError: a name that the pipeline file does not have.
     """
     return {sink: register_of(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
+
+
+def left_sinks(pipeline: Pipeline) -> list[str]:
+    """Names of sinks that the file has no more, and whose generations, or history, are kept here still."""
+    folder = pipeline_folder(pipeline)
+    kept = (path for name in ("generations.json", "g[0-9]*", "history") for path in folder.glob(f"*/{name}"))
+    return sorted({path.parent.name for path in kept} - pipeline.sinks.keys())
 
 
 def register_of(pipeline: Pipeline, sink: str) -> Register:

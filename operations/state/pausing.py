@@ -24,6 +24,7 @@ from cdc.errors import StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
+from operations.state.alone import ERASING, is_held
 from operations.state.folder import chosen_sinks, numbered_state_dir, register_of, state_dir
 from operations.state.history import history_folder, history_lease
 from spark.disk.files import write_atomic
@@ -120,17 +121,26 @@ def resume_before(pipeline: Pipeline, pause: Pause) -> float:
     return pause.since + pipeline.kafka.tombstone_retention_hours * 3600 if pause.since else 0.0
 
 
-def paused_lines(found: Mapping[str, Pause]) -> list[str]:
+def is_left(pipeline: Pipeline, pause: Pause) -> bool:
+    """Whether a pause is of an erasure that is at work no more: it was killed, or somebody did not let go in time."""
+    return pause.erasing and not is_held(pipeline, ERASING)
+
+
+def paused_lines(pipeline: Pipeline, found: Mapping[str, Pause]) -> list[str]:
     """What `run` says of sinks that it leaves alone, a line each."""
     return [
-        Line(f"sink {name} is paused {pause.words}: {_way(name, pause)}", sink=name) for name, pause in found.items()
+        Line(f"sink {name} is paused {pause.words}: {_way(pipeline, name, pause)}", sink=name)
+        for name, pause in found.items()
     ]
 
 
-def _way(sink: str, pause: Pause, file: str = "FILE") -> str:
+def _way(pipeline: Pipeline, sink: str, pause: Pause, file: str = "FILE") -> str:
+    resumed = f"`headwater resume {file} {sink}`"
+    if is_left(pipeline, pause):
+        return f"that erasure is at work no more: {resumed}, or the same `headwater erase` again"
     if pause.erasing:  # resumed now it would write into tables that are written anew
-        return "it goes on when that erasure has ended (one that was killed: the same again)"
-    return f"`headwater resume {file} {sink}`"
+        return "it goes on when that erasure has ended"
+    return resumed
 
 
 def refuse_paused(pipeline: Pipeline, sinks: Sequence[str], what: str) -> None:
@@ -148,7 +158,7 @@ def refuse_paused(pipeline: Pipeline, sinks: Sequence[str], what: str) -> None:
     if found:
         names = "; ".join(f"sink {name} is paused {pause.words}" for name, pause in found.items())
         sink, first = next(iter(found.items()))
-        way = _way(sink, first, str(pipeline.file or "FILE"))
+        way = _way(pipeline, sink, first, str(pipeline.file or "FILE"))
         raise StateError(names, means=f"it is to be left alone: {what}", fix=f"{way}; then the same again")
 
 

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -23,6 +23,7 @@ from cdc.pipeline import Alert, Pipeline
 from cdc.saying import Say
 from operations.freshness.keeper import Keeper
 from operations.state.alarms import SOURCE, WAL, Told, forget_alarms, subject_of
+from operations.state.folder import register_of
 from operations.state.wal import read_weighed
 from operations.status.facts import judged_apart
 from operations.status.judgement import Judgement
@@ -37,6 +38,8 @@ REQUEST_SECONDS = 10.0
 # Between two attempts to reach a webhook; what it was to be told waits, the oldest is dropped when it is too much.
 AGAIN_SECONDS = 15.0
 KEPT = 100
+# States of a flow behind which a process is alive.
+_AT_WORK = frozenset(("starting", "filling", "running", "retrying"))
 _log = logging.getLogger(__name__)
 
 
@@ -169,12 +172,11 @@ class Alerting:
             forget_alarms(pipeline, keep=() if self._told is None else {*map(subject_of, sinks), SOURCE, WAL})
 
     def _look(self, pipeline: Pipeline) -> dict[str, Judgement]:
-        """Of this process's sinks; of the source and its WAL too, if no other process with the first sink tells of
-        them."""
+        """Of this process's sinks; of the source and its WAL too, unless another process tells of them."""
         only = self.keeper.only
         source, sinks = judged_apart(pipeline, only)
         found = {subject_of(name): judgement for name, judgement in sinks.items()}
-        if not only or next(iter(pipeline.sinks)) in only:
+        if _tells_of_source(pipeline, only):
             found[SOURCE], found[WAL] = source, judge_wal(read_weighed(pipeline))
         return found
 
@@ -198,6 +200,27 @@ class Alerting:
                 self.say("policy.alert.webhook takes alarms again")
 
 
+def _tells_of_source(pipeline: Pipeline, only: Collection[str]) -> bool:
+    """Whether what is of all sinks is told here: by one of several processes, the one that has the first of the file's
+    sinks that any of them has. One that is paused shows none, so that two may tell then; never nobody."""
+    for sink in pipeline.sinks:
+        if not only or sink in only:
+            return True
+        if _is_run(pipeline, sink):
+            return False
+    return True
+
+
+def _is_run(pipeline: Pipeline, sink: str) -> bool:
+    """Whether another process is at work on a sink, or waits to be."""
+    try:
+        generation = register_of(pipeline, sink).generation()
+        return generation.lease.held_by_other() or not _AT_WORK.isdisjoint(generation.states().values())
+    except Exception as error:  # a file of the state folder may hold anything after a restore
+        _log.debug("whether sink %s is run can't be read: %s", sink, error)
+        return False
+
+
 def _line(message: Mapping[str, Any]) -> str:
     """A message as a line of the log, which knows the pipeline's name."""
     text = str(message["text"]).partition(", ")[2]
@@ -208,11 +231,16 @@ def send(url: str, message: Mapping[str, Any]) -> None:
     """Post a message as JSON.
 
     Raises:
-        requests.RequestException: no answer, or another one than yes.
+        requests.RequestException: no answer, or another one than 2xx: also a redirect, which is not followed.
     """
-    requests.post(url, json=message, timeout=REQUEST_SECONDS, allow_redirects=False).raise_for_status()
+    answer = requests.post(url, json=message, timeout=REQUEST_SECONDS, allow_redirects=False)
+    if not 200 <= answer.status_code < 300:
+        raise requests.HTTPError(f"status {answer.status_code}", response=answer)
 
 
 def _why(error: Exception) -> str:
     answer = getattr(error, "response", None)
-    return type(error).__name__ if answer is None else f"it answers {answer.status_code}"
+    if answer is None:
+        return type(error).__name__
+    moved = ", and redirects are not followed: give it the address that this one leads to"
+    return f"it answers {answer.status_code}" + (moved if 300 <= answer.status_code < 400 else "")

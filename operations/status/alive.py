@@ -20,6 +20,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         pipeline: the loaded file.
         only: these sinks; all if empty.
     """
+    from operations.state.accepted import runs_without
     from operations.state.folder import chosen_sinks, register_of
     from operations.state.losses import LossNote
     from operations.state.pausing import rests
@@ -35,6 +36,9 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         if rests(pipeline, sink):
             continue  # a new process would leave it alone as well
         generation = register.generation()
+        state = state_of(None, generation.lease.holder())
+        if state == "never run" and runs_without(pipeline, sink):
+            continue  # the `run` at work is well by its own file, and is not to be killed for another one
         if generation.refused():
             found.append(f"{sink}: refused")
             continue
@@ -45,7 +49,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         found += [
             f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL and flow not in coming
         ]
-        never = not states and state_of(None, generation.lease.holder()) not in _WELL
+        never = not states and state not in _WELL
         if never and report.judged.judgement != "starting":
             found.append(f"{sink}: never run")
         found += [

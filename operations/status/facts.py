@@ -21,12 +21,12 @@ from operations.freshness.note import (
     read_sink_note,
     read_source_note,
 )
-from operations.state.accepted import runs_without
+from operations.state.accepted import only_saved
 from operations.state.folder import chosen_sinks, register_of
 from operations.state.history import HISTORY, STREAM
 from operations.state.letters import letter_counts
 from operations.state.losses import LossNote
-from operations.state.pausing import pause_of, resumed_lately
+from operations.state.pausing import is_left, pause_of, resumed_lately
 from operations.status.evolving import evolving, line
 from operations.status.history import history_of, judge_history
 from operations.status.judgement import (
@@ -259,9 +259,10 @@ _GONE = ("dead", "stopped", "never run")
 
 
 def _resting(sink: str, facts: SinkFacts, flows: dict[str, FlowReport], resumed: bool) -> dict[str, FlowReport]:
-    """Flows of a sink that is paused are so too, whatever their process said as it let them go; those of one that was
-    just resumed are to be started by the `run` that is at work: another one would be refused. Pure."""
-    if facts.paused is not None:
+    """Flows of a sink that is paused are so too, whatever their process said as it let them go, and so with one that no
+    file has that was applied; those of one that was just resumed are to be started by the `run` that is at work:
+    another one would be refused. Pure."""
+    if facts.paused is not None or facts.unapplied:
         rests = _named(judge_sink(facts, ()), sink)
         return {flow: replace(one, judged=rests) for flow, one in flows.items()}
     if resumed:  # one that is at work stood still as long as it was paused: nobody may say that it hangs
@@ -291,13 +292,15 @@ def _named(judgement: Judgement, sink: str) -> Judgement:
 def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFacts:
     lost, mine = LossNote(generation.folder.parent).read(), evolving(pipeline, [name])
     pause, count = pause_of(pipeline, name), letter_counts(pipeline, [name])[name]
+    state = state_of(None, generation.lease.holder())
     return SinkFacts(
-        state=state_of(None, generation.lease.holder()),
+        state=state,
         paused=None if pause is None else pause.words,
         erasing=pause is not None and pause.erasing,
+        left=pause is not None and is_left(pipeline, pause),
         lost=None if lost is None else lost["progress"].split("\n")[0] or "it begins",
         unmade=None if lost is None else lost["error"],
-        unapplied=not generation.started and runs_without(pipeline, name),  # a file is read for it
+        unapplied=state == "never run" and only_saved(pipeline, "sinks", name),  # a process that has it has its file
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,
         waits=any(one["waits"] for one in mine),

@@ -26,6 +26,7 @@ Name = Literal[
     "retrying",
     "behind",
     "paused",
+    "unapplied",
     "incomplete",
     "evolving",
     "filling",
@@ -119,10 +120,11 @@ class SinkFacts:
     Attributes:
         state: of the generation where it has no flow yet: ``never run`` or ``starting``.
         paused: since when, by whom and why.
-        erasing: it was an erasure that paused it.
+        erasing: it was an erasure that paused it, which may be at work.
+        left: it was one that is at work no more.
         lost: how far it is with being made again; None if nothing was lost.
         unmade: why the last attempt at that has failed; None if none has.
-        unapplied: a process runs the pipeline by a file that does not have it yet.
+        unapplied: a process runs the pipeline by a file without it, and nobody has applied the one that has it.
         refused: why no process runs it.
         cut: where readers are being sent from, and to, that should be there by now; None if nobody sends them.
         away: why its server does not answer; None if it does, or nobody asks.
@@ -135,6 +137,7 @@ class SinkFacts:
     state: str = "never run"
     paused: str | None = None
     erasing: bool = False
+    left: bool = False
     lost: str | None = None
     unmade: str | None = None
     unapplied: bool = False
@@ -234,6 +237,14 @@ def _waiting(facts: FlowFacts) -> str:
     return f"{facts.behind:,} records wait" + ("" if facts.flow == SHARED_FLOW else f" for {facts.flow}")
 
 
+def _resumed(facts: SinkFacts) -> str:
+    way = "`headwater resume FILE SINK`"
+    if facts.left:
+        return f"that erasure is at work no more: {way}, or the same `headwater erase` again"
+    # Resuming beside an erasure that is alive would have both write to the same tables.
+    return "nothing: it goes on when the erasure ends" if facts.erasing else way
+
+
 def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # noqa: PLR0911 - one line a case
     """How a sink is: as its worst flow, unless something is known of the whole.
 
@@ -242,9 +253,10 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         flows: what was judged of its flows.
     """
     if facts.paused is not None:
-        # Resuming beside an erasure that is alive would have both write to the same tables.
-        again = "nothing: it goes on when the erasure ends; if that was killed, the same `headwater erase` again"
-        return Judgement("paused", f"paused {facts.paused}", again if facts.erasing else "`headwater resume FILE SINK`")
+        return Judgement("paused", f"paused {facts.paused}", _resumed(facts))
+    if facts.unapplied:
+        # What runs is as well as before: a file that was only saved is to change nothing, and so raises no alarm.
+        return Judgement("unapplied", "the `headwater run` that is alive goes by a file without it", APPLY)
     if facts.lost is not None:
         return _lost(facts.lost, facts.unmade)
     if facts.refused is not None:
@@ -252,8 +264,6 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     if not flows:
         if facts.state == "starting":
             return Judgement("starting", "a process has it, and has not begun")
-        if facts.unapplied:
-            return Judgement("stopped", "it is in no file that was applied", APPLY)
         return Judgement("stopped", _GONE["never run"], RUN)
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
     filling = next((one for one in flows if one.judgement == "filling"), None)

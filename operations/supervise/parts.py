@@ -99,7 +99,7 @@ class Parts:
         """What is not as it should be, as it begins; a line each."""
         engine = self.engine
         outdated = warn_outdated(engine.pipeline, engine.builds)
-        wrong = [*outdated, *engine.refused.lines, *paused_lines(engine.paused)]
+        wrong = [*outdated, *engine.refused.lines, *paused_lines(engine.pipeline, engine.paused)]
         lines: list[str] = [after("warning: ", line) for line in wrong]
         return [*lines, f"warning: {FORGETFUL}"] if self.source.forgetful else lines
 

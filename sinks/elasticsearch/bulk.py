@@ -17,7 +17,7 @@ from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
-from sinks.elasticsearch.client import CLOSED, NO_INDEX, PASSING, is_passing, reason_of, refused
+from sinks.elasticsearch.client import CLOSED, NO_INDEX, PASSING, is_passing, part_of, reason_of, refused
 from sinks.elasticsearch.settings import Address
 from sinks.retry import Patience
 
@@ -45,8 +45,12 @@ POISON_TRIES = 8
 GUARD = b'{"update":{"_id":"headwater"}}\n{"doc":{}}\n'
 # What every item is told where the alias leads to several indices of which none is to be written to.
 NO_WRITE_INDEX = "no write index is defined for alias"
-# "…[coordinating_operation_bytes=60000000, max_coordinating_bytes=53687091]": no waiting makes such a request fit.
-PRESSURE = re.compile(r"coordinating_operation_bytes=(\d+), max_coordinating_bytes=(\d+)")
+# "…[coordinating_operation_bytes=60000000, max_coordinating_bytes=53687091]". OpenSearch and older Elasticsearch have
+# one limit for both kinds of operation. OpenSearch that watches shards tells of the node, too; a shard's limit grows.
+PRESSURE = re.compile(
+    r"(?:coordinating|primary|node)_operation_bytes=(\d+), "
+    r"(?:node_)?max_(?:coordinating|primary|coordinating_and_primary)_bytes=(\d+)"
+)
 
 Deliver = Callable[[int, Answer], None]
 
@@ -103,12 +107,24 @@ def chunks(lines: Sequence[Line], max_bytes: int, max_count: int) -> Iterator[li
         yield chunk
 
 
-def judge(result: dict[str, Any], tries: int) -> Answer | str:
+def never_fits(reason: str) -> bool:
+    """Whether what was sent is more than a server ever has room for at once, whatever else it does. Pure.
+
+    Args:
+        reason: the server's, of a request or an item of it.
+    """
+    found = PRESSURE.search(reason)
+    return found is not None and int(found[1]) > int(found[2])
+
+
+def judge(result: dict[str, Any], tries: int, *, alone: bool = False) -> Answer | str:
     """One item's result: an answer, or (a string) the reason to try it again.
 
     Args:
         result: what the server says about the item.
         tries: how often in a row this item has failed with a 500, this time included.
+        alone: it was the only one of its request. What a shard is sent is measured as a whole: among others an item
+            need not be the one that is too large.
 
     Raises:
         SinkRefused: the index or its write alias is gone, the alias leads to several, or rights are missing: no item
@@ -144,7 +160,8 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
         )
     if kind in ("security_exception",):
         raise SinkRefused(f"no right to write: {reason}", fix="give this sink's user the index privilege 'write'")
-    if status == 500 and kind in POISON_KINDS and tries >= POISON_TRIES:
+    poison = status == 500 and kind in POISON_KINDS and tries >= POISON_TRIES
+    if poison or (alone and never_fits(reason)):
         return rejected(reason)
     # 404 with another error than above: a shard that moves, starts or is closed just now. No document earns that.
     if status in PASSING or status == 404 or kind == "cluster_block_exception":
@@ -186,19 +203,20 @@ class Bulk:
         internal: Counter[int] = Counter()
         while lines:
             try:
-                body = self._client.bulk(
+                answer = self._client.bulk(
                     index=index,
                     operations=operations(lines),  # type: ignore[arg-type]
                     require_alias=True,
                     filter_path=FILTER,
                     timeout=SHARD_TIMEOUT,
-                ).body
+                )
+                body, failed = answer.body, part_of(answer, "errors")
             except (ApiError, TransportError) as error:
                 if self._split(error, index, lines, patience, deliver):
                     return
                 patience.hold(f"{self._who}: {reason_of(error)}")
                 continue
-            if not body["errors"] and "ingest_took" not in body:
+            if not failed and "ingest_took" not in body:
                 for line in lines:
                     deliver(line.place, WRITTEN)
                 patience.progress()
@@ -206,7 +224,9 @@ class Bulk:
             results = body["items"]
             for guard in results[len(lines) :]:
                 heed(next(iter(guard.values())))
-            lines = self._settle(lines, results[: len(lines)], internal, patience, deliver)
+            lines, too_many = self._settle(lines, results[: len(lines)], internal, patience, deliver)
+            if too_many:
+                return self._halve(index, lines, patience, deliver)
 
     def _settle(
         self,
@@ -215,32 +235,33 @@ class Bulk:
         internal: Counter[int],
         patience: Patience,
         deliver: Deliver,
-    ) -> list[Line]:
-        """Deliver what is decided; wait and return what is not. ``internal`` counts each place's 500s in a row."""
+    ) -> tuple[list[Line], bool]:
+        """Deliver what is decided; wait and return what is not, and whether it has to be sent in smaller requests (then
+        there is nothing to wait for). ``internal`` counts each place's 500s in a row."""
         again: list[Line] = []
-        why = ""
+        why, alone, too_many = "", len(lines) == 1, False
         for line, result in zip(lines, results, strict=True):
             verdict = next(iter(result.values()))
             internal[line.place] = internal[line.place] + 1 if verdict["status"] == 500 else 0
-            answer = judge(verdict, internal[line.place])
+            answer = judge(verdict, internal[line.place], alone=alone)
             if isinstance(answer, str):
                 again.append(line)
                 why = answer
+                too_many = too_many or (not alone and never_fits(answer))
             else:
                 deliver(line.place, answer)
         if again:
             if len(again) < len(lines):
                 patience.progress()
-            patience.hold(f"{self._who}: {len(again)} of {len(lines)} items: {why}")
-        return again
+            if not too_many:
+                patience.hold(f"{self._who}: {len(again)} of {len(lines)} items: {why}")
+        return again, too_many
 
     def _split(self, error: Exception, index: str, lines: list[Line], patience: Patience, deliver: Deliver) -> bool:
         """Deal with a request that failed as a whole: True when it was dealt with, False to wait and repeat it."""
         status = error.meta.status if isinstance(error, ApiError) else None
         reason = reason_of(error)
-        pressure = PRESSURE.search(reason)
-        too_large = status == 413 or (pressure is not None and int(pressure[1]) > int(pressure[2]))
-        if too_large or status == 400:
+        if status in (400, 413) or never_fits(reason):
             if len(lines) == 1:
                 deliver(lines[0].place, rejected(reason))
                 return True
@@ -252,7 +273,10 @@ class Bulk:
             judge({"status": 404, "error": {"type": NO_INDEX, "reason": reason}}, 0)
         else:
             raise refused(f"{self._who}: {reason}", error) from error
+        self._halve(index, lines, patience, deliver)
+        return True
+
+    def _halve(self, index: str, lines: list[Line], patience: Patience, deliver: Deliver) -> None:
         middle = len(lines) // 2
         self.send(index, lines[:middle], patience, deliver)
         self.send(index, lines[middle:], patience, deliver)
-        return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +15,15 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.json_text import end_of
 from cdc.waits import waiting_for
-from sinks.elasticsearch.fronts import ElasticsearchNode
+from sinks.elasticsearch.fronts import ElasticsearchNode, NotReached
 from sinks.elasticsearch.opensearch import OpenSearch, load_signer, node_class
 from sinks.elasticsearch.settings import PRODUCTS, Settings
 
-# 408 request timeout, 429 too many requests / disk watermark, 5xx: the same request may succeed later.
-PASSING = frozenset({408, 429, 500, 502, 503, 504})
+# 408 request timeout, 429 too many requests / disk watermark, 5xx (a proxy in front has some of its own, like 520): the
+# same request may succeed later. But for what a server never does: 501 and 505.
+PASSING = frozenset({408, 429, *range(500, 600)} - {501, 505})
 # What a server says of an index, or of an alias, that is not there, and of one that somebody has closed.
 NO_INDEX, CLOSED = "index_not_found_exception", "index_closed_exception"
 # Errors of a single document of a multi-get that stay, and the status that a request of it alone would have. Any other
@@ -35,7 +36,6 @@ STARTED_AGAIN = "check that the server is up; `run` goes on by itself, another c
 logging.getLogger("elastic_transport.node_pool").setLevel(logging.ERROR)
 
 _SOURCE = b'"_source":'
-_decoder = json.JSONDecoder()
 
 
 class RawSourceSerializer(JsonSerializer):
@@ -67,7 +67,7 @@ def split_sources(data: bytes) -> tuple[bytes, list[bytes]]:
     while (found := text.find(marker, at)) >= 0:
         start = found + len(marker)
         envelope.append(text[at:start])
-        _, at = _decoder.raw_decode(text, start)
+        at = end_of(text, start)
         sources.append(text[start:at].encode())
         envelope.append("null")
     envelope.append(text[at:])
@@ -155,6 +155,22 @@ def _let_go(body: Any) -> bool:
     return any(one.get("type") == "search_context_missing_exception" for one in causes)
 
 
+def part_of(answer: ObjectApiResponse[Any], name: str) -> Any:
+    """What is under a name that each of a server's answers of a kind has.
+
+    Args:
+        answer: to a request that went through.
+        name: of the part.
+
+    Raises:
+        NotReached: it has none, so it is the page of something in front of the server.
+    """
+    if name in answer.body:
+        return answer.body[name]
+    why = f"an answer without `{name}` is not the server's own, but of what is in front of it: {str(answer.body)[:200]}"
+    raise NotReached(why)
+
+
 def each_document(answer: ObjectApiResponse[Any]) -> list[dict[str, Any]]:
     """What a multi-get says of each document. It answers 200 though it could not read some of them.
 
@@ -165,9 +181,10 @@ def each_document(answer: ObjectApiResponse[Any]) -> list[dict[str, Any]]:
         A thing for each document, in order. One that has an ``error`` has that of an index that is not there or closed.
 
     Raises:
-        ApiError: a document could not be read for another reason; as if it had been asked for alone.
+        ApiError: a document could not be read for another reason, as if it had been asked for alone.
+        NotReached: as ``part_of``.
     """
-    documents: list[dict[str, Any]] = answer.body["docs"]
+    documents: list[dict[str, Any]] = part_of(answer, "docs")
     for error in (document["error"] for document in documents if "error" in document):
         kind = str(error.get("type"))
         if kind not in (NO_INDEX, CLOSED):

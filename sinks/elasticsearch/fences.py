@@ -26,7 +26,7 @@ from elasticsearch import Elasticsearch
 from cdc.errors import SinkRefused
 from sinks.contract import Answer, Item
 from sinks.elasticsearch.bulk import Bulk, Line, encode
-from sinks.elasticsearch.client import each_document
+from sinks.elasticsearch.client import each_document, part_of
 from sinks.elasticsearch.settings import Target
 from sinks.retry import Patience
 
@@ -110,11 +110,16 @@ class Fences:
         return found
 
     def highest(self, target: Target) -> int:
-        """The highest version of any delete so far; -1 when there was none."""
+        """The highest version of any delete so far; -1 when there was none.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate or retry.
+            SinkRefused: the fences are gone.
+        """
         answer = self._client.options(ignore_status=404).get(index=target.fence_writer, id=HIGHEST, source=False)
-        if "found" not in answer.body:
+        if answer.meta.status == 404 and "found" not in answer.body:
             raise missing(self._who, target)
-        version: int = answer.body.get("_version", -1)
+        version: int = answer.body.get("_version", -1) if part_of(answer, "found") else -1
         return version
 
     def take_turn(self, target: Target, every_seconds: float) -> bool:

@@ -12,7 +12,7 @@ from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
-from sinks.elasticsearch.client import no_copy, reason_of, translated
+from sinks.elasticsearch.client import no_copy, part_of, reason_of, translated
 from sinks.elasticsearch.lease import Lease, token_of
 from sinks.elasticsearch.owners import in_words, is_of_other, is_owner, made_by, owner, told, way_out
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
@@ -50,9 +50,9 @@ class Indices:
     def _check_server(self) -> None:
         """One that was tried, read from the nodes, because ``GET /`` is missing in Elasticsearch's minimal
         distribution."""
-        told = self._client.nodes.info(metric="http", filter_path="nodes.*.version").body
+        nodes = part_of(self._client.nodes.info(metric="http", filter_path="nodes.*.version"), "nodes")
         name, majors = self._settings.product
-        versions = {str(node["version"]) for node in told["nodes"].values()} if isinstance(told, dict) else {"unknown"}
+        versions = {str(node["version"]) for node in nodes.values()}
         wrong = {version for version in versions if version.partition(".")[0] not in majors}
         if wrong:
             others = [kind for kind in PRODUCTS if kind != self._settings.kind]
@@ -98,13 +98,7 @@ class Indices:
                 return self._check_whole(name)
             except BadRequestError as error:
                 if "resource_already_exists_exception" not in reason_of(error):
-                    raise SinkRefused(
-                        f"{self._settings.who}: index {name} could not be created: {reason_of(error)}",
-                        # The saved file alone mends nothing. One that has written stays as it was defined.
-                        fix="correct `mapping:`, `settings:` or the view in the pipeline file, or the server's index "
-                        "template that is in the way; then `headwater apply FILE`, which `run` follows; where "
-                        f"`headwater plan FILE` still asks, `headwater rebuild FILE {self._settings.name} --auto`",
-                    ) from error
+                    raise self._not_made(name, reason_of(error)) from error
         self._check_owner(target, name)
         self._update_mapping(target, name, wanted)
         self._update_settings(name, settings)
@@ -146,6 +140,8 @@ class Indices:
         try:
             self._client.indices.put_mapping(index=name, dynamic=wanted["dynamic"], properties=wanted["properties"])
         except BadRequestError as error:
+            if room := mapping.more_room(reason_of(error)):
+                raise self._full(target, name, reason_of(error), room) from error
             raise SinkRefused(
                 f"{self._settings.who}: the mapping of {name} differs from what view {target.view!r} needs: "
                 f"{reason_of(error)}",
@@ -153,6 +149,33 @@ class Indices:
                 fix=f"`headwater rebuild FILE {self._settings.name} --auto` makes another index beside this one, which"
                 " readers see once it equals Postgres",
             ) from error
+
+    def _not_made(self, name: str, reason: str) -> SinkRefused:
+        wrong = (
+            "correct `mapping:`, `settings:` or the view in the pipeline file, or the server's index template that is"
+        )
+        wrong += " in the way"
+        room = mapping.more_room(reason)
+        return SinkRefused(
+            f"{self._settings.who}: index {name} could not be created: {reason}",
+            # The saved file alone mends nothing. One that has written stays as it was defined.
+            fix=f"{self._raised(room) if room else wrong}; then `headwater apply FILE`, which `run` follows; where "
+            f"`headwater plan FILE` still asks, `headwater rebuild FILE {self._settings.name} --auto`",
+        )
+
+    def _full(self, target: Target, name: str, reason: str, room: str) -> SinkRefused:
+        """A rebuild alone would be refused as well. The index's own setting is not ours to change: a generation stays
+        as it was defined."""
+        return SinkRefused(
+            f"{self._settings.who}: index {name} has no room for the fields of view {target.view!r}: {reason}",
+            means="nothing was changed, and nothing is written to it until there is room",
+            fix=f"{self._raised(room)}, then `headwater apply FILE`: `run` builds another index beside this one; where "
+            f"no `run` is left, `headwater rebuild FILE {self._settings.name} --auto`. At once: give {name} the same "
+            f"`{room}` (PUT {name}/_settings), too, and start `headwater run FILE` again",
+        )
+
+    def _raised(self, room: str) -> str:
+        return f"set `settings: {{{room}}}` of sink {self._settings.name} in the pipeline file"
 
     def _update_settings(self, name: str, wanted: dict[str, Any]) -> None:
         actual = self._client.indices.get_settings(index=name, flat_settings=True).body[name]["settings"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,24 @@ DEFAULT_SETTINGS: dict[str, Any] = {
     "index.gc_deletes": GC_DELETES,
     **NO_PIPELINES,
 }
+
+# What servers say of an index that may have no more of something, and the setting that bounds it: "Limit of total
+# fields [1000] has been exceeded", or "… [1000] in index [x] has been …".
+_LIMITS = {"total fields": "total_fields", "nested fields": "nested_fields", "mapping depth": "depth"}
+_LIMIT = re.compile(rf"Limit of ({'|'.join(_LIMITS)}) \[(\d+)\]")
+
+
+def more_room(reason: str) -> str | None:
+    """The setting by which an index takes a mapping that was one too many, with twice the number. Pure.
+
+    Args:
+        reason: the server's, of a mapping that it has refused.
+
+    Returns:
+        the setting as a pipeline file and a server take it; None for a mapping that was refused for something else.
+    """
+    found = _LIMIT.search(reason)
+    return f"index.mapping.{_LIMITS[found[1]]}.limit: {2 * int(found[2])}" if found else None
 
 
 def merge(default: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

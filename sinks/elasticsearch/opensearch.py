@@ -10,12 +10,11 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from elastic_transport import BaseNode, HttpHeaders, Urllib3HttpNode
-from elastic_transport.client_utils import DEFAULT, DefaultType
+from elastic_transport import BaseNode, HttpHeaders
 from elasticsearch import Elasticsearch
 
 from cdc.errors import ConfigError
-from sinks.elasticsearch.fronts import PRODUCT, is_opensearchs, outage
+from sinks.elasticsearch.fronts import PRODUCT, VERSION, FrontedNode, is_opensearchs, is_page
 
 _JSON = "application/json"
 # Elasticsearch's client asks with these words for answers in the format of its own version.
@@ -41,26 +40,25 @@ class OpenSearch(Elasticsearch):
 def node_class(signer: Signer | None) -> type[BaseNode]:
     """How requests are sent to an OpenSearch; signed, if there is who signs."""
 
-    class Node(Urllib3HttpNode):
-        def perform_request(
-            self,
-            method: str,
-            target: str,
-            body: bytes | None = None,
-            headers: HttpHeaders | None = None,
-            request_timeout: DefaultType | float | None = DEFAULT,
+    class Node(FrontedNode):
+        mark = VERSION
+
+        def perform_request(self, *args: Any, **kwargs: Any) -> Any:
+            answer = super().perform_request(*args, **kwargs)
+            # Without it the client takes no answer. Which server this is has been asked of the nodes.
+            answer.meta.headers[PRODUCT] = "Elasticsearch"
+            return answer
+
+        def _send(
+            self, method: str, target: str, body: bytes | None, headers: HttpHeaders | None, request_timeout: Any
         ) -> Any:
             said = {name: _plain(value) for name, value in (headers or {}).items()}
             if signer is not None:
                 said |= signer.sign(method, f"{self.base_url}{target}", body or None, said)
-            answer = super().perform_request(method, target, body, HttpHeaders(said), request_timeout)
-            if answer.meta.status == 404 and not is_opensearchs(answer):
-                if method == "HEAD":  # has no body that could say who answers
-                    return self.perform_request("GET", target, body, headers, request_timeout)
-                answer = outage(answer)
-            # Without it the client takes no answer. Which server this is has been asked of the nodes.
-            answer.meta.headers[PRODUCT] = "Elasticsearch"
-            return answer
+            return super()._send(method, target, body, HttpHeaders(said), request_timeout)
+
+        def _is_own(self, answer: Any) -> bool:
+            return is_opensearchs(answer) if answer.meta.status == 404 else not is_page(answer)
 
     return Node
 

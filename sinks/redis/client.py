@@ -15,6 +15,8 @@ from sinks.redis.settings import Settings
 Client = Any  # redis.Redis | RedisCluster: same verbs here, no common base worth naming
 
 CONNECT_SECONDS = 5.0
+# What a server that takes no writes calls itself.
+REPLICAS = ("slave", "replica")
 
 # What the client raises; RedisClusterException is no RedisError, and comes from its own look at the cluster.
 ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from cdc.errors import ConfigError, SinkRefused
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.redis import names, promotion
 from sinks.redis.claims import Claims
-from sinks.redis.client import Client
+from sinks.redis.client import REPLICAS, Client
 from sinks.redis.forget import forget
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer, claims_in
@@ -64,14 +64,24 @@ class RedisSink:
             raise SinkRefused(f"{who} is version {version}", fix="use Redis {}.{} or newer".format(*OLDEST))
         if info.get("cluster_enabled"):
             raise SinkRefused(f"{who} is part of a Redis Cluster", fix="set `cluster: true` for this sink")
-        if info.get("role") == "slave":
-            raise SinkRefused(f"{who} is a replica and can't be written", fix="give the url of its master")
+        if info.get("role") in REPLICAS:
+            raise self._not_written()
         if info.get("maxmemory") and info.get("maxmemory_policy") != "noeviction":
             self._say_eviction(str(info.get("maxmemory_policy")))
         with self._server.once("setup"):
             self._claim_keys(self._server.client())
             for where in self._names.values():
                 self._claim(where)
+
+    def _not_written(self) -> SinkUnavailable | SinkRefused:
+        """What a replica means: one that knows this sink is met in a fail-over, when the address leads to the former
+        master still."""
+        what = f"{self._settings.who} is a replica and can't be written"
+        if any(self.living(view) is not None for view in self._names):
+            return SinkUnavailable(
+                what, fix="`run` goes on once its url leads to the master; if it stays so, correct it"
+            )
+        return SinkRefused(what, fix="give the url of its master")
 
     def _say_eviction(self, policy: str) -> None:
         """Once in a process: a sink is opened again and again, for each of its flows and after each failure."""

@@ -14,7 +14,7 @@ from redis.exceptions import ReadOnlyError, ResponseError
 from cdc.errors import SinkRefused
 from cdc.formats import ROWS
 from sinks.contract import OnWait
-from sinks.redis.client import is_passing
+from sinks.redis.client import REPLICAS, is_passing
 from sinks.redis.read import keys_below
 from sinks.redis.size import held_bytes
 from sinks.retry import quiet
@@ -60,8 +60,6 @@ UNSEEN = (
     "does not tell its maxmemory-policy: if it may evict keys, rows are lost and documents are wrong; see that it is "
     "noeviction, in its owner's console say"
 )
-# What a server that takes no writes calls itself.
-REPLICAS = ("slave", "replica")
 
 
 def _policy(client: Any, there: Mapping[str, Any], info: Mapping[str, Any]) -> str | None:

@@ -270,7 +270,7 @@ def test_a_table_that_is_gone_is_let_go_by_who_says_so(source: SourceDatabase, a
     apply(whole)
     source.execute("ALTER TABLE tag RENAME TO hidden", "DELETE FROM hidden WHERE id = 2")
     assert "no longer captured" in str(plan_pipeline(whole))
-    apply(whole, forget=False)
+    apply(whole, adds_only=True)
     with open_servers(whole) as servers:
         listed = read_captured(servers.setup, servers.names)
         assert {"public.tag", "public.hidden"} <= listed.keys()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from elasticsearch import Elasticsearch
 
-from cdc.errors import SinkRefused
+from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch.bulk import encode
 from sinks.elasticsearch.rehearsal import refusals
@@ -391,11 +391,9 @@ def test_missing_rights_are_refused_at_once(subject: Subject, status: int) -> No
     assert "password, api_key or signer" in str(caught.value)
 
 
-def test_what_is_no_search_server_is_refused(subject: Subject) -> None:
-    said = (
-        "runs version unknown" if subject.type == "opensearch" else "this server is none that the sink's `type` is for"
-    )
-    with gate(subject, lambda _path, _body: 200) as between, pytest.raises(SinkRefused, match=said):
+def test_a_page_that_is_no_search_servers_is_waited_for_and_named(subject: Subject) -> None:
+    said = r"the answer 200 is not the server's own.*<html>no</html>"
+    with gate(subject, lambda _path, _body: 200) as between, pytest.raises(SinkUnavailable, match=said):
         opened(subject, url=subject.via(between.port)).setup()
 
 

@@ -37,7 +37,7 @@ def told_left(report: Report, show: Callable[[Report], str], summed: str, *, as_
 
 
 def dropped(
-    drop: Callable[[bool], Report],
+    drop: Callable[[Callable[[Report], None]], Report],
     count: Callable[[Report], int],
     lines: Callable[[Report], Iterable[str]] = lambda _report: (),
     *,
@@ -48,16 +48,19 @@ def dropped(
     """Forget letters, asked for first, and print how many they were.
 
     Args:
-        drop: forgets them; only looks if it is given True.
+        drop: looks, gives what it has found to what it is given, and forgets that unless it only looks.
         count: how many a look has found.
         lines: printed before.
         yes: do not ask.
-        dry_run: only look.
+        dry_run: it only looks.
         as_json: print the report instead.
     """
-    if not yes and not dry_run and (found := count(drop(True))):
-        confirm(f"Forget {found:,} letters?")
-    report = drop(dry_run)
+
+    def ask(found: Report) -> None:
+        if not yes and count(found):
+            confirm(f"Forget {count(found):,} letters?")
+
+    report = drop(ask)
     if as_json:
         print_json(report)
         return

@@ -20,6 +20,7 @@ _LEVELS: Mapping[str, Level] = {
     "filling": "busy",
     "starting": "busy",
     "paused": "idle",
+    "unapplied": "idle",
     "well": "good",
 }
 

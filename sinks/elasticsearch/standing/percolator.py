@@ -15,6 +15,7 @@ import orjson
 from elasticsearch import ApiError, BadRequestError, Elasticsearch
 
 from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
+from cdc.json_text import read
 from sinks.elasticsearch.bulk import POISON_KINDS
 from sinks.elasticsearch.client import PASSING, reason_of, translated
 from sinks.elasticsearch.mapping import flatten
@@ -31,8 +32,12 @@ BULK = 500
 BAD_QUERY = 400
 # What a query trips over in the server itself, with status 500: "exception" is `field_value_factor` without `missing`.
 _TRIPPED = POISON_KINDS | {"exception"}
-# Words in which a server says that it is a document that it can't read.
-UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
+# Words in which a server says that it is a document that it can't read. The last one: a percolator writes its documents
+# anew, and a number of more than 1,000 digits, or a thousand levels, then fail the whole request.
+UNREAD = (
+    *("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception"),
+    "stream_constraints_exception",
+)
 _JSON = {"accept": "application/json", "content-type": "application/json"}
 _SHOWN = "hits.hits._id,hits.hits.fields"
 
@@ -179,12 +184,12 @@ class Percolator:
         Raises:
             SinkUnavailable: transient. SinkRefused: the server refuses, for another reason than a document's.
         """
-        read = [number for number, document in enumerate(documents) if _is_object(document)]
+        numbers = [number for number, document in enumerate(documents) if _is_object(document)]
         found = Found([set() for _ in documents])
         with translated(self._settings.who, "judging documents by standing queries"):
-            unread = self._judge(documents, read, asked, found) if read else 0
+            unread = self._judge(documents, numbers, asked, found) if numbers else 0
         ids = [frozenset(each) for each in found.ids]
-        return Judged(ids, unread + len(documents) - len(read), found.failed)
+        return Judged(ids, unread + len(documents) - len(numbers), found.failed)
 
     def _judge(
         self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: Found
@@ -301,8 +306,15 @@ def parts(things: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 
 def _is_object(document: bytes) -> bool:
+    """Whether a document may stand in a request as it is. Postgres has JSON that ``orjson`` does not take, and a search
+    finds documents with it.
+    """
     try:
         return isinstance(orjson.loads(document), dict)
+    except ValueError:
+        pass
+    try:
+        return isinstance(read(document), dict)
     except ValueError:
         return False
 

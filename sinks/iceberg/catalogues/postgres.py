@@ -87,6 +87,26 @@ _NAMES: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
         },
     ),
 }
+# Said to libpq where the address says nothing of it. A host that has gone away without a word: bytes that nobody has
+# confirmed for so long (milliseconds), or silence that so many questions of the kernel do not break (seconds), end the
+# connection; the kernel's own keepalive takes two hours. And a server that accepts and lets nobody in is not there.
+CONNECT_SECONDS = 10
+_LIMITS = {
+    "connect_timeout": str(CONNECT_SECONDS),
+    "tcp_user_timeout": "30000",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+}
+# To Java's client likewise (which goes by the address first): a login that takes longer fails, on all hosts together,
+# and the kernel looks whether the server's machine is there.
+#
+# No `socketTimeout`: it must not be ours to give up a commit. Iceberg's pool sends one whose answer has not come once
+# more; has the first one been done meanwhile (a server that was frozen for so long, an UPDATE that waited for a lock),
+# the second finds another row than it expects, and Iceberg removes the files of what it takes for a commit that failed,
+# which is what the table's readers see.
+JAVA_LIMITS = {"loginTimeout": "60", "tcpKeepAlive": "true"}
 
 
 def addresses(url: str) -> tuple[str, str, dict[str, str]]:
@@ -96,7 +116,8 @@ def addresses(url: str) -> tuple[str, str, dict[str, str]]:
         url: ``postgresql://…`` or ``postgres://…``, without ``jdbc:``.
 
     Returns:
-        Java's, without credentials; SQLAlchemy's for psycopg, with them; {user, password}, those that are known.
+        Java's, without credentials; SQLAlchemy's for psycopg, with them and with limits to what it waits for, where the
+        address has none; {user, password}, those that are known.
 
     Raises:
         ConfigError: it is none, or has an option that libpq can't be told.
@@ -114,14 +135,14 @@ def addresses(url: str) -> tuple[str, str, dict[str, str]]:
     options = {name: value for name, value in options.items() if name not in given}
     listed, database = ",".join(f"{name}:{port}" for name, port in places), found["database"] or ""
     query = "&".join(f"{name}={quote(value)}" for name, value in options.items())
-    told = libpq_options(options)
+    told = _LIMITS | libpq_options(options)
     if len(places) > 1:
         told |= {"host": ",".join(name.strip("[]") for name, _ in places), "port": ",".join(port for _, port in places)}
     who = ""
     if "user" in login:
         who = f"{quote(login['user'], safe='')}:{quote(login.get('password', ''), safe='')}@"
     place = listed if len(places) == 1 else ""
-    ours = f"postgresql+psycopg://{who}{place}/{database}" + (f"?{urlencode(told, quote_via=quote)}" if told else "")
+    ours = f"postgresql+psycopg://{who}{place}/{database}" + f"?{urlencode(told, quote_via=quote)}"
     return f"jdbc:postgresql://{listed}/{database}" + (f"?{query}" if query else ""), ours, login
 
 

@@ -11,7 +11,7 @@ from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.masking import mask_text
 from sinks.iceberg.catalogues.sql import taken
 from sinks.iceberg.place import Place
-from sinks.iceberg.storage import credentials, on_s3, untrusted
+from sinks.iceberg.storage import CONNECT_SECONDS, REQUEST_SECONDS, credentials, on_s3, untrusted
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -43,6 +43,9 @@ class RestCatalogue:
         return {
             "type": "rest",
             "rest-metrics-reporting-enabled": "false",
+            # Of its own it waits without an end, as pyiceberg does (``rest_session``).
+            "rest.client.connection-timeout-ms": str(CONNECT_SECONDS * 1000),
+            "rest.client.socket-timeout-ms": str(REQUEST_SECONDS * 1000),
             **self._own(),
             **(_DELEGATE if delegated else {}),
         }
@@ -69,14 +72,17 @@ class RestCatalogue:
     def open(self, name: str, properties: dict[str, str]) -> Iterator[RestCatalog]:
         """See ``kinds.Catalogue``."""
         from pydantic import ValidationError
-        from pyiceberg.catalog.rest import RestCatalog
         from pyiceberg.exceptions import RESTError
+
+        from sinks.iceberg.catalogues.rest_session import PatientCatalog
 
         with self._named(name):
             try:
-                opened = RestCatalog(name, **properties)
-            except (ValidationError, ValueError) as error:
-                raise self._no_catalogue(name, "its answer is not of that protocol") from error
+                opened = PatientCatalog(name, **properties)
+            except ValidationError:
+                raise
+            except ValueError as error:
+                raise self._no_catalogue(name, mask_text(str(error))) from error
             except RESTError as error:
                 if type(error) is RESTError or type(error).__name__ == "BadRequestError":
                     raise self._no_catalogue(name, str(error)) from error
@@ -120,10 +126,12 @@ class RestCatalogue:
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
         """What the client raises inside, in our own words; outcomes of a request stay what they are."""
+        from pydantic import ValidationError
         from pyiceberg.exceptions import (
             AuthorizationExpiredError,
             ForbiddenError,
             OAuthError,
+            RESTError,
             ServerError,
             ServiceUnavailableError,
             TooManyRequestsError,
@@ -152,6 +160,14 @@ class RestCatalogue:
                 means="nothing was written",
                 fix="see the variable that `token` or `credential` of the sink names, `scope`, and the rights there",
             ) from error
+        except ValidationError as error:
+            if not error.title.endswith("Response"):  # not of an answer, but of whoever works with the catalogue
+                raise
+            raise SinkUnavailable(f"{where} answers what is not of its protocol: {str(error)[:300]}") from error
+        except RESTError as error:
+            if type(error) is not RESTError:
+                raise
+            raise SinkUnavailable(f"{where}: {_line(error)}") from error  # a status that the protocol gives no meaning
         except NotImplementedError as error:
             raise SinkRefused(f"{where} can't do what is needed: {_line(error)}") from error
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
-from sinks.iceberg.catalogues.postgres import addresses
+from sinks.iceberg.catalogues.postgres import JAVA_LIMITS, addresses
 from sinks.iceberg.place import Place
 from sinks.iceberg.storage import check_folder, location
 
@@ -45,13 +45,13 @@ class SqlCatalogue:
     def spark_properties(self) -> dict[str, str]:
         """See ``kinds.Catalogue``. Creates the folders of a local catalogue: SQLite does not."""
         self._make_folders()
+        limits = {"busy_timeout": str(BUSY_MS)} if self._file() else JAVA_LIMITS
         return {
             "type": "jdbc",
             "uri": self._jdbc,
             "jdbc.schema-version": "V1",
             "warehouse": self._warehouse,
-            **({"jdbc.busy_timeout": str(BUSY_MS)} if self._file() else {}),
-            **{f"jdbc.{key}": value for key, value in self._login.items()},
+            **{f"jdbc.{key}": value for key, value in (self._login | limits).items()},
         }
 
     def pyiceberg_properties(self) -> dict[str, str]:

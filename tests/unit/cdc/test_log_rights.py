@@ -166,3 +166,26 @@ def test_the_right_that_is_missing_is_named(code: int, right: str) -> None:
 
 def test_a_name_that_is_not_resolved_may_be_in_a_moment() -> None:
     assert translate("doing", KafkaException(CoreError(CoreError._RESOLVE)), "h:1").transient
+
+
+# All that https://kafka.apache.org/protocol (4.3) calls retriable, as far as librdkafka knows it; share groups apart.
+RETRIABLE = (2, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103)
+
+
+@pytest.mark.parametrize("code", [*RETRIABLE, CoreError._WAIT_COORD])
+def test_what_passes_by_itself_is_not_final(code: int) -> None:
+    """A broker whose new leader is not caught up, or whose disk has failed, ended flows and commands for good."""
+    told = translate("doing", KafkaException(CoreError(code)), "h:1")
+    assert told.transient and "correct what" not in told.fix
+    assert ("does not answer" in told.what) == (code == CoreError._WAIT_COORD), "brokers have answered"
+
+
+def test_a_topic_that_is_not_there_does_not_come_by_itself() -> None:
+    """Kafka calls it retriable, for topics that are being made."""
+    told = translate("doing", KafkaException(CoreError(CoreError.UNKNOWN_TOPIC_OR_PART)), "h:1")
+    assert not told.transient and "apply" in told.fix
+
+
+@pytest.mark.parametrize("code", [CoreError.MSG_SIZE_TOO_LARGE, CoreError.POLICY_VIOLATION, CoreError.UNKNOWN])
+def test_what_lasts_is_final(code: int) -> None:
+    assert not translate("doing", KafkaException(CoreError(code)), "h:1").transient

@@ -42,7 +42,7 @@ class Answers(BaseHTTPRequestHandler):
         self.server.asked.append(path)
         self.server.logins.add(self.headers.get("Authorization"))
         status, body = self.server.told.get(path, (404, {"error_code": 40403, "message": "Schema not found"}))
-        text = json.dumps(body).encode()
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(text)))
@@ -56,7 +56,7 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Registry]:
     made = Registry()
-    thread = threading.Thread(target=made.serve_forever)
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield made
@@ -95,6 +95,56 @@ def test_a_registry_that_is_ill_is_transient(server: Registry, status: int) -> N
     with pytest.raises(RegistryUnavailable, match=str(status)) as caught:
         Schemas({"url": server.url}).get(3)
     assert caught.value.transient
+
+
+# What stands in front of a registry answers in its place: a maintenance page, an ingress without a backend, a login.
+PLACEHOLDERS = [
+    (200, b"<html>maintenance</html>"),
+    (200, b"\xff\xfe"),
+    (200, b""),
+    (200, {"status": "maintenance"}),
+    (200, {"schema": ""}),
+    (200, {"schema": {"type": "record"}}),
+    (200, "maintenance"),
+    (404, b"404 page not found"),
+    (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+    (404, ["no"]),
+    (302, b"<html>302 Found</html>"),
+    (408, b"later"),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), PLACEHOLDERS)
+def test_another_answer_in_its_place_is_not_one_records_trouble(server: Registry, status: int, body: Any) -> None:
+    """A page made dead letters of good records, an ingress's 404 "no schema 3", and a login's 302 ended the flow."""
+    server.told["/schemas/ids/3"] = (status, body)
+    schemas = Schemas({"url": server.url})
+    with pytest.raises(RegistryUnavailable):
+        schemas.get(3)
+    server.told["/schemas/ids/3"] = (200, {"schema": SCHEMA})
+    assert schemas.get(3).names == {}, "nothing of that answer is kept"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(200, b"<html>"), (200, {"status": "maintenance"}), (404, b"no"), (200, b"")]
+)
+def test_nor_is_one_that_comes_in_the_middle(server: Registry, status: int, body: Any) -> None:
+    """The registry says that it has no such schema, and something else what it has: neither is it told as empty."""
+    server.told["/subjects"] = (status, body)
+    schemas = Schemas({"url": server.url})
+    with pytest.raises(RegistryUnavailable):
+        schemas.get(3)
+    server.told["/subjects"] = (200, ["t-value"])
+    with pytest.raises(UnknownSchemaId):
+        schemas.get(3)
+
+
+@pytest.mark.parametrize("code", [40403, 40401])
+def test_a_registrys_own_404_is_known_by_its_code(server: Registry, code: int) -> None:
+    """40401 is what Apicurio says with `apicurio.ccompat.legacy-id-mode.enabled`."""
+    server.told["/schemas/ids/3"] = (404, {"error_code": code, "message": "not there"})
+    with pytest.raises(UnknownSchemaId, match="no schema 3"):
+        Schemas({"url": server.url}).get(3)
 
 
 def test_a_registry_that_is_down_is_transient(server: Registry) -> None:

@@ -19,6 +19,7 @@ class Gateway:
     status, body, location = 200, b"<html>Sign in</html>", ""
 
     def __init__(self) -> None:
+        self.answers: list[tuple[int, bytes]] = []  # the first ones, if they are others
         self.asked: list[str] = []
         self.url = ""
 
@@ -31,12 +32,13 @@ def gateway() -> Iterator[Gateway]:
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
             made.asked.append(f"{self.command} {self.path}")
-            self.send_response(made.status)
-            self.send_header("Content-Length", str(len(made.body)))
+            status, body = made.answers.pop(0) if made.answers else (made.status, made.body)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
             if made.location:
                 self.send_header("Location", made.location)
             self.end_headers()
-            self.wfile.write(made.body)
+            self.wfile.write(body)
 
         do_GET = do_PUT = do_POST = answer
 
@@ -85,3 +87,25 @@ def test_a_404_that_is_no_object_is_not_connects_own(gateway: Gateway) -> None:
         gateway.body = body
         with pytest.raises(ConnectUnavailable, match="knows no"):
             client(gateway).config("x")
+
+
+NONE = (404, b'{"error_code": 404, "message": "Connector x not found"}')
+LOST = (502, b"<html>Bad gateway</html>")
+ALREADY = (409, b'{"error_code": 409, "message": "Connector x already exists"}')
+
+
+def test_a_connector_that_was_made_although_the_answer_was_lost_is_there(gateway: Gateway) -> None:
+    """It was asked for again for half a minute, each time refused as existing, and that told as a rebalance."""
+    gateway.answers = [NONE, LOST, (200, b'{"name": "x"}')]
+    gateway.status, gateway.body = ALREADY
+    ConnectClient(Connect(url=gateway.url), patience_seconds=5).create_stopped("x", {})
+    assert gateway.asked == ["GET /connectors/x/config", "POST /connectors", "GET /connectors/x/config"]
+
+
+def test_a_rebalance_is_waited_for_before_a_connector_is_made(gateway: Gateway) -> None:
+    gateway.answers = [NONE, ALREADY, NONE, (201, b"{}")]
+    ConnectClient(Connect(url=gateway.url), patience_seconds=5).create_stopped("x", {})
+    assert gateway.asked.count("POST /connectors") == 2
+    gateway.answers = [NONE, *[ALREADY, NONE] * 9]
+    with pytest.raises(ConnectUnavailable, match=r"cannot do POST /connectors now \(409\)"):
+        client(gateway).create_stopped("x", {})

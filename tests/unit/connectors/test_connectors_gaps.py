@@ -156,6 +156,7 @@ def test_rows_of_another_database_are_not_read_again(monkeypatch: pytest.MonkeyP
         pipeline=made, names=Names.of(made), setup=None, source=None, connect=None, connector="c"
     )
     monkeypatch.setattr("connectors.resnapshot.open_servers", lambda _: nullcontext(servers))
+    monkeypatch.setattr("connectors.resnapshot.changing", nullcontext)
     monkeypatch.setattr("connectors.resnapshot.refuse_foreign", lambda *_: None)
     monkeypatch.setattr("connectors.resnapshot.read_captured", lambda *_: {"public.flights": None})
     monkeypatch.setattr("connectors.resnapshot.read_slot", lambda *_: replace(SLOT, database="flights_old"))

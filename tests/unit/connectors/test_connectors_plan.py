@@ -229,22 +229,18 @@ def entry(table: str, state: str) -> Captured:
 
 def test_first_capture_reads_all_tables_and_a_later_one_only_the_new() -> None:
     names = Names("headwater", "p")
-    before, after = plan_captured(names, "p", ["s.b", "s.a"], {}, fresh=True, emptied=(), gaps={}, stay=())
+    before, after = plan_captured(names, "p", ["s.b", "s.a"], {}, fresh=True, emptied=(), gaps={})
     assert [(a.name, a.after) for a in before] == [("s.a", "initial"), ("s.b", "initial")]
     there = {"s.a": entry("s.a", "done"), "s.z": entry("s.z", "done")}
-    before, after = plan_captured(names, "p", ["s.b", "s.a"], there, fresh=False, emptied=(), gaps={}, stay=())
+    before, after = plan_captured(names, "p", ["s.b", "s.a"], there, fresh=False, emptied=(), gaps={})
     assert [(a.name, a.after) for a in before] == [("s.b", "wanted"), ("s.a", "identity")], "an older version's entry"
     assert [(a.name, a.after) for a in after] == [("s.z", None)]
     assert "its topic and the rows that sinks have of it stay" in after[0].detail
-    after = plan_captured(names, "p", ["s.a"], there, fresh=False, emptied=(), gaps={}, stay={"s.z"})[1]
-    assert after == [], "its gap must stay noted"
 
 
 def test_what_a_dropped_capture_remembers_is_void() -> None:
     there = {"s.a": entry("s.a", "done"), "s.b": entry("s.b", "initial")}
-    before, _ = plan_captured(
-        Names("headwater", "p"), "p", ["s.a", "s.b"], there, fresh=True, emptied=(), gaps={}, stay=()
-    )
+    before, _ = plan_captured(Names("headwater", "p"), "p", ["s.a", "s.b"], there, fresh=True, emptied=(), gaps={})
     assert [(a.name, a.before, a.after) for a in before if a.kind == "snapshot"] == [("s.a", "done", "initial")]
 
 

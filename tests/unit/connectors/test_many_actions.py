@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.errors import SourceError
+from cdc.log.client import Topic
 from connectors import apply as applying
 from connectors.actions import Action, counted, run_all
 from connectors.captured.captured import Captured, plan_captured
@@ -149,15 +150,13 @@ def test_a_drop_tells_that_dead_letters_are_forgotten(
 
 def test_lists_of_names_are_one_by_one() -> None:
     there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(5)}
-    [remember], _ = plan_captured(
-        Names("headwater", "p"), "p", names(5), there, fresh=False, emptied=(), gaps={}, stay=()
-    )
+    [remember], _ = plan_captured(Names("headwater", "p"), "p", names(5), there, fresh=False, emptied=(), gaps={})
     assert remember.names == tuple(names(5))
 
 
 def test_who_takes_a_table_out_is_told_that_its_rows_stay() -> None:
     there = {name: Captured(name, "done", None, datetime.now(UTC)) for name in names(1)}
-    _, [left] = plan_captured(Names("headwater", "p"), "p", [], there, fresh=False, emptied=(), gaps={}, stay=())
+    _, [left] = plan_captured(Names("headwater", "p"), "p", [], there, fresh=False, emptied=(), gaps={})
     assert left.detail.endswith("the rows that sinks have of it stay: put it back to erase one")
 
 
@@ -184,7 +183,8 @@ def test_a_drop_has_its_topics_and_triggers_one_by_one(monkeypatch: pytest.Monke
             return []
 
     setup = SimpleNamespace(execute=lambda *_: Rows((name, "A", "f") for name in names(5)))
-    servers = site(source=None, connect=None, connector="c", kafka=SimpleNamespace(describe=dict.fromkeys))
+    there = SimpleNamespace(describe=lambda names: {name: Topic(name, 1, 1, {}) for name in names})
+    servers = site(source=None, connect=None, connector="c", kafka=there)
     servers.setup = setup
     triggers, topics = plan_drop(servers, topics=False)
     assert triggers.names == tuple(names(5))

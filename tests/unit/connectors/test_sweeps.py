@@ -17,12 +17,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
-from cdc.errors import SourceError, SourceUnavailable
+from cdc.errors import LogGap, SourceError, SourceUnavailable
 from connectors import resnapshot
 from connectors.captured.captured import Captured
 from connectors.database.visibility import Visible
 from connectors.resnapshot import Wish
-from connectors.rest import Status
 from connectors.snapshots import cut_snapshot, missed_deletes, signals, snapshot
 from connectors.snapshots.progress import Total
 from connectors.snapshots.signals import Heard
@@ -129,16 +128,6 @@ def test_what_a_cut_snapshot_left_is_swept_by_one_at_a_time(
     assert connector.asked == STANDS_STILL
 
 
-def test_a_connector_that_a_sweep_has_stopped_is_not_started_under_it(
-    monkeypatch: pytest.MonkeyPatch, connector: Connector
-) -> None:
-    monkeypatch.setattr(resnapshot, "start_again", lambda *_: connector.asked.append("start"))
-    for state, asked in (("STOPPED", ["lock", "start", "unlock", "wait_ready"]), ("RUNNING", ["wait_ready"])):
-        connector.asked.clear()
-        resnapshot._start(servers(connector), cast(Any, SimpleNamespace(status=Status(state, (), ""))))
-        assert connector.asked == asked
-
-
 def test_a_table_that_was_asked_for_again_while_it_was_swept_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, connector: Connector
 ) -> None:
@@ -238,15 +227,25 @@ def asked_again(
     said: list[str],
     captured: dict[str, Captured],
     settled: dict[str, Captured],
+    gap: LogGap | None = None,
 ) -> dict[str, Any]:
-    """What `resnapshot` does, by name.
+    """Do it; what is left unswept of it (the rest: ``connector.asked``).
 
     Args:
         said: gets its lines.
         captured, settled: the list as it is at first, and once what has become complete is noted.
+        gap: that it finds.
     """
     asked: dict[str, Any] = {}
     made = servers(connector)
+
+    def replaced(name: str, answer: Any) -> None:
+        def called(*_: Any, **__: Any) -> Any:
+            connector.asked.append(name)
+            return answer
+
+        monkeypatch.setattr(resnapshot, name, called)
+
     running = SimpleNamespace(config={}, offset={}, status=None)
     monkeypatch.setattr(resnapshot, "open_servers", lambda _: nullcontext(made))
     for name, answer in {
@@ -258,14 +257,15 @@ def asked_again(
         "plan_schema": [],
         "find_changes": {},
         "find_gaps": {},
-        "_gap": None,
+        "_gap": gap,
         "_settled": settled,
+        "_lost_behind": (0, 0),
+        "make_slot_anew": 16,
+        **dict.fromkeys(("run_all", "_start", "_note", "request")),
     }.items():
-        monkeypatch.setattr(resnapshot, name, lambda *_, answer=answer, **__: answer)
+        replaced(name, answer)
     for name in ("refuse_foreign", "refuse_renamed", "refuse_other_database", "refuse_empty", "check_condition"):
         monkeypatch.setattr(resnapshot, name, lambda *_: None)
-    for name in ("run_all", "_start", "_note", "request"):
-        monkeypatch.setattr(resnapshot, name, lambda *_, name=name: asked.__setitem__(name, True))
     monkeypatch.setattr(resnapshot, "Begins", lambda _: SimpleNamespace(note=lambda _: None))
     monkeypatch.setattr(resnapshot, "leave_unswept", lambda _, __, tables: asked.__setitem__("left", tables))
     made.pipeline.name, made.pipeline.source.slot, made.pipeline.source.database = "p", "s", "d"
@@ -289,8 +289,20 @@ def test_a_table_that_can_not_be_swept_is_let_go_of(
     captured = {"s.t": REQUESTED, "s.u": replace(REQUESTED, table="s.u", state="done", sweep=False)}
     said: list[str] = []
     asked = asked_again(monkeypatch, connector, wish, said, captured, captured)
-    assert asked.get("left", []) == left and asked["request"]
+    assert asked.get("left", []) == left and "request" in connector.asked
     assert said == [f"{name}: being read again already; missed deletes are left alone" for name in left]
+
+
+@pytest.mark.parametrize("gap", [None, LogGap("slot s is gone")])
+def test_it_is_done_by_one_at_a_time_from_the_first_look_on(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, gap: LogGap | None
+) -> None:
+    """`--all` replaced the slot that an `apply` beside it was making, or that another `--all` had just made."""
+    captured = {"s.t": replace(REQUESTED, state="done", sweep=False)}
+    asked_again(monkeypatch, connector, Wish([]), [], captured, captured, gap)
+    looked, did = connector.asked.index("read_slot"), "_start" if gap is None else "make_slot_anew"
+    assert connector.asked.index("lock") < looked < connector.asked.index(did) < connector.asked.index("request")
+    assert connector.asked[-1] == "unlock" and connector.asked.count("lock") == 1
 
 
 def test_of_a_table_that_has_been_swept_meanwhile_nobody_says_that_it_is_left_alone(

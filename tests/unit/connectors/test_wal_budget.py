@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cdc.errors import DiskFull, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from connectors.database.slot import Slot
+from connectors.preflight import transactions
 from connectors.wal.budget import Budget, Sample, growth, judge
 from connectors.wal.look import Look
 from connectors.wal.pins import Pin, better_seen, long_ones, shortened
@@ -132,7 +134,25 @@ def test_long_transactions_are_named_the_oldest_first() -> None:
     assert long_ones([blind], tight=True, first_seen=seen, now=110.0) == (blind,), "it may have been open before"
     [aged] = long_ones([blind], tight=False, first_seen=seen, now=165.0)
     assert aged.seconds == 65.0 and "open for 65 s" in aged.words
-    assert len(long_ones([OPEN] * 9, tight=False)) == 5
+
+
+def test_of_many_the_first_are_told_and_how_many_more_there_are() -> None:
+    """Five of three hundred were named, as if ending them would free the slot."""
+    five, nine = (judge(retained=1, budget=GIB, limit=None, pins=long_ones([OPEN] * n, tight=False)) for n in (5, 9))
+    assert len(five.held) == 5 and "more" not in five.held[-1]
+    assert [line.startswith("transaction of shop") for line in nine.held] == [*[True] * 5, False]
+    assert nine.held[-1].startswith("4 more") and len(nine.to_dict()["pinned_by"]) == 9
+
+
+@pytest.mark.parametrize(("count", "named", "more"), [(5, 5, []), (9, 5, ["4 more"])])
+def test_check_says_how_many_more_there_are(
+    monkeypatch: pytest.MonkeyPatch, count: int, named: int, more: list[str]
+) -> None:
+    site: Any = SimpleNamespace(pipeline=config_pipeline(), db=None, setup=SourceError("no owner"))
+    monkeypatch.setattr(transactions, "look", lambda *_: Look(None, None, (OPEN,) * count))
+    found = list(transactions.run(site))
+    assert len([one for one in found if one.about == "pid 4711"]) == named
+    assert [one.message.partition("past ")[2].partition(",")[0][:6] for one in found[named:]] == more
 
 
 def test_what_another_role_sees_completes_it() -> None:

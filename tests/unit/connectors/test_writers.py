@@ -191,7 +191,7 @@ def test_they_are_waited_for_when_the_table_is_published_and_before_it_is_noted(
     nothing = ("schema", "write_tokens", "replica_identity", "grants", "topics", "renewal")
     for name in (*(f"plan_{part}" for part in nothing), "refuse_unfit", "refuse_old_records", "emptied_tables"):
         monkeypatch.setattr(plan, name, lambda *_, **__: [])
-    monkeypatch.setattr(plan, "plan_truncate", lambda *_: ([], []))
+    monkeypatch.setattr(plan, "plan_truncate", lambda *_, **__: ([], []))
     monkeypatch.setattr(plan, "tables_anew", lambda *_: set())
     loaded = pipeline()
     server: Any = Server({})

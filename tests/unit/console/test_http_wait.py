@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from headwater_client import Headwater
 
 from cdc.errors import SourceUnavailable
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, load
 from cdc.token import History
 from connectors.database.write_tokens import Standing
 from connectors.ledger import LedgerEntry
@@ -26,6 +26,7 @@ from console.http import freshness
 from operations.freshness.log import Look
 from operations.freshness.place import FlowSeen, Seen
 from operations.freshness.refresh import REFRESH_SECONDS, Refresher
+from operations.state.accepted import Text, note_running, this_process
 from tests.support.serving import running_app
 from tests.unit.console.test_http import client
 
@@ -184,3 +185,13 @@ def test_who_asked_and_has_gone_holds_no_place(world: World, tmp_path: Path, mon
                 aborted.request("POST", "/v1/wait", body, {"Content-Type": "application/json"})
                 assert becomes("too-many-waits")
             assert becomes(None)
+
+
+def test_a_sink_that_was_saved_and_not_applied_keeps_nobody_from_his_write(asking: TestClient, tmp_path: Path) -> None:
+    """Each wait without `sinks` ended in a timeout: no flow of it had begun."""
+    file = tmp_path / "shop.yaml"
+    text = file.read_text()
+    note_running(load(file), this_process(Text(str(file), text, 2.0)))
+    file.write_text(text.replace("sinks: {", 'sinks: {new: {type: redis, url: "redis://127.0.0.1:1", view: v}, '))
+    answer, _ = wait(asking, token=COMMITTED, timeout_ms=5_000)
+    assert answer["state"] == "visible" and list(answer["sinks"]) == ["search"]

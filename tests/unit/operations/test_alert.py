@@ -225,14 +225,20 @@ def test_a_real_webhook_gets_json(tmp_path: Path) -> None:
 
 
 def test_no_is_no_yes() -> None:
-    for status in (302, 404, 500):
-        with hook(status) as (url, got):
-            if status == 302:
-                send(url, {})  # not followed: it was taken
-                assert len(got) == 1
-            else:
-                with pytest.raises(requests.HTTPError):
-                    send(url, {})
+    for status in (302, 304, 404, 500):
+        with hook(status) as (url, got), pytest.raises(requests.HTTPError):
+            send(url, {})
+        assert len(got) == 1, "a redirect is not followed"
+
+
+def test_a_redirect_has_not_taken_an_alarm_and_is_told(tmp_path: Path) -> None:
+    """Whoever serves https has http answer so: the alarm counted as told, and nobody ever heard of it."""
+    said: list[str] = []
+    with hook(302) as (url, got), Alerting(Keeper(one := piped(tmp_path, url)), said.append):
+        wait(lambda: len(got) > 1)
+    assert got[0] == got[1] and not notes(one), "it is tried again, and not noted as told"
+    [line] = [each for each in said if "policy.alert" in each]
+    assert "302" in line and "redirects are not followed" in line and url not in line
 
 
 @pytest.mark.parametrize("url", ["ftp://h/x", "hunter2", "http://"])

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from cdc.errors import ConfigError, Fenced, SinkUnavailable, StateError
+from cdc.errors import ConfigError, ConnectError, Fenced, SinkUnavailable, SourceUnavailable, StateError
 from cdc.pipeline import Pipeline, load, loads
+from connectors.actions import Action
+from connectors.advisory_lock import alone
+from console.cli.main import cli
+from operations import recapture
 from operations.generations import targets
 from operations.generations.retire import retire
 from operations.generations.targets import drop_generation, drop_sink_state
 from operations.state.accepted import note_running, text_of, this_process
-from operations.state.folder import register_of
+from operations.state.folder import register_of, running_path
 from spark.disk.lease import Lease
 from spark.disk.made_of import as_defined, define
 from spark.disk.state import Generation
@@ -221,7 +229,23 @@ def test_one_that_a_run_tries_to_open_again_and_again_is_not_dropped_under_it(
     with pytest.raises(StateError, match=r"has sink cache in its file, and does not run it(.|\n)*nothing was removed"):
         drop_sink_state(pipeline, ["cache"])
     assert dropped == [] and len(stages(pipeline)) == 3
+    running_path(pipeline, ()).unlink()
     note_running(pipeline, this_process(text_of(file, file.read_bytes()), only=("other",)))
+    drop_sink_state(pipeline, ["cache"])
+    assert len(dropped) == 3
+
+
+def test_one_of_a_run_that_was_started_before_another_is_not_dropped_under_it(
+    pipeline: Pipeline, file: Path, dropped: list[tuple[str, int]]
+) -> None:
+    """Only what the newest `run --sink` had noted was looked at: it was removed, and the older one filled it anew."""
+    for sink in ("cache", "other"):
+        note_running(pipeline, this_process(text_of(file, file.read_bytes()), only=(sink,)))
+    for sink in ("cache", "other"):
+        with pytest.raises(StateError, match=f"has sink {sink} in its file"):
+            drop_sink_state(pipeline, [sink])
+    assert dropped == []
+    running_path(pipeline, ["cache"]).unlink()
     drop_sink_state(pipeline, ["cache"])
     assert len(dropped) == 3
 
@@ -235,3 +259,50 @@ def test_who_was_away_while_it_went_makes_no_folder_again(tmp_path: Path) -> Non
     with pytest.raises(Fenced):
         lease.renew()
     assert not (tmp_path / "cache").exists()
+
+
+class Held:
+    """A database of which another has the lock; in psycopg's words."""
+
+    def execute(self, statement: str, _given: object = None) -> Any:
+        return SimpleNamespace(fetchone=lambda: (False,) if "try" in statement else None)
+
+
+@pytest.mark.parametrize("verb", ["drop", "recapture"])
+def test_who_waits_in_vain_for_an_apply_has_removed_nothing_of_any_sink(
+    pipeline: Pipeline, file: Path, dropped: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The sinks were empty by then, and it was said that nothing was changed."""
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [])
+    monkeypatch.setattr("connectors.drop.open_servers", lambda _: nullcontext(SimpleNamespace(setup=Held())))
+    monkeypatch.setattr("connectors.drop.changing", lambda servers: alone(servers.setup, "l", "another `apply`", 0))
+    monkeypatch.setattr("operations.generations.retire.drop_generation", lambda *_: dropped.append(("retired", 0)))
+    monkeypatch.setattr("cdc.log.forgotten.forget_sinks", lambda *_: dropped.append(("letters", 0)))
+    with pytest.raises(SourceUnavailable, match="another `apply` is at work") as error:
+        if verb == "drop":
+            CliRunner().invoke(cli, ["drop", str(file), "--yes"], catch_exceptions=False)
+        else:
+            recapture._leave(pipeline, str)
+    assert dropped == [] and stages(pipeline) == {1: "living", 2: "ready", 3: "ready"}
+    assert "what this one waited to do was not begun" in error.value.means
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_a_drop_that_fails_behind_the_sinks_says_that_they_are_done(
+    file: Path, dropped: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that no step was done."""
+
+    def fails(_: object) -> None:
+        raise ConnectError("refused")
+
+    steps = [Action("connector", "c", "delete", "present", None, fails)]
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: steps)
+    monkeypatch.setattr("connectors.drop.plan_drop", lambda *_, **__: steps)
+    monkeypatch.setattr("connectors.drop.open_servers", nullcontext)
+    monkeypatch.setattr("connectors.drop.changing", nullcontext)
+    for words, removed in ((["--keep-sinks"], False), (["--topics"], True)):
+        with pytest.raises(ConnectError) as error:
+            CliRunner().invoke(cli, ["drop", str(file), "--yes", *words], catch_exceptions=False)
+        assert error.value.means == "stopped at «connector c: delete», 1 of 2 steps are done"
+        assert bool(dropped) is removed

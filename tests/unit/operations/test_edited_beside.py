@@ -10,8 +10,8 @@ import pytest
 from cdc.pipeline import loads
 from operations.edits.pending import let_go, pending
 from operations.plan import Plan
-from operations.state.accepted import Text, hand_over, note_running, read_running, this_process
-from operations.state.folder import register_of
+from operations.state.accepted import Text, hand_over, note_running, read_runs, this_process
+from operations.state.folder import register_of, running_path
 from spark.disk.lease import Holder
 from tests.unit.operations.test_file_edits import LAKE, NEW, Files, files, filled
 
@@ -75,14 +75,13 @@ def test_so_it_is_where_the_newest_is_dead_or_went_by_another_file(files: Files,
     began(files, files.text(), "cache")
     held(files, "other")
     without = files.text().replace(OTHER, "")
-    running = read_running(files.load())
-    assert running is not None
+    [running] = read_runs(files.load())
     if note == "of a dead one":
         note_running(files.load(), replace(running, pid=2**22 + 1))
     else:
         hand_over(files.load(), Text("p.yaml", files.text(), 1.0))
     if note == "none":
-        (files.folder / "p" / "running.json").unlink()
+        running_path(files.load(), ["cache"]).unlink()
     if note == "of a file without it":
         note_running(files.load(), replace(running, taken=Text("p.yaml", without, 2.0)))
     files.path.write_text(without)

@@ -14,6 +14,7 @@ from cdc.view import View
 from operations.erase import eraser, warehouse
 from operations.erase.eraser import Eraser, Options
 from operations.erase.log import InLog
+from operations.erase.note import Note
 from operations.erase.readers import Build
 from operations.erase.subject import Subject
 from operations.state import pausing
@@ -91,8 +92,9 @@ def test_what_a_person_pauses_that_a_killed_one_has_left_paused_is_not_resumed_b
 ) -> None:
     pause(row.pipeline, "cache", warehouse.reason(row), print)
     assert pause(row.pipeline, "cache", WHY, print)[1]
+    warehouse.go_on(row.pipeline)
     with pytest.raises(StateError, match="is paused"):
-        warehouse.go_on(row, [build(tmp_path, View.identity(PERSONS, "person"))])
+        warehouse.refuse_paused_before(row, [build(tmp_path, View.identity(PERSONS, "person"))])
     assert why(row) == WHY
 
 
@@ -117,7 +119,7 @@ def test_a_pause_that_was_taken_back_while_it_waited_is_told(
 def test_a_cache_that_is_paused_is_refused_before_anything_is_erased(row: Subject, tmp_path: Path) -> None:
     pause(row.pipeline, "cache", WHY, print)
     with pytest.raises(StateError, match="is paused"):
-        warehouse.go_on(row, [build(tmp_path, View.identity(PERSONS, "person"))])
+        warehouse.refuse_paused_before(row, [build(tmp_path, View.identity(PERSONS, "person"))])
     assert why(row) == WHY
 
 
@@ -176,3 +178,51 @@ def test_changes_of_a_cache_that_is_paused_meanwhile_are_left_alone(
     with pytest.raises(EraseUnfinished, match="sink cache is paused"):
         one._erase(_Letters(), builds, look)
     assert len(written) == late and why(row) == WHY
+
+
+OTHER_ROW = "headwater erase 0123456789ab"
+
+
+@pytest.mark.parametrize("refused", ["the row is in the source", "its topic keeps all versions"])
+@pytest.mark.parametrize("whose", ["the same row's", "another row's"])
+def test_what_a_killed_one_has_left_paused_goes_on_also_where_the_next_is_refused(
+    row: Subject, monkeypatch: pytest.MonkeyPatch, refused: str, whose: str
+) -> None:
+    """The sink stayed paused, and the only way that was told was the erasure that is refused."""
+    pause(row.pipeline, "cache", OTHER_ROW if "another" in whose else warehouse.reason(row), print)
+
+    def refuse(_: Any) -> NoReturn:
+        raise StateError(refused)
+
+    monkeypatch.setattr(eraser, "builds_of", lambda _: [])
+    monkeypatch.setattr(Eraser, "_refuse_versions", refuse if "topic" in refused else lambda _: None)
+    monkeypatch.setattr(Subject, "refuse_present", refuse)
+    with pytest.raises(StateError, match=refused):
+        Eraser(row, Options(act=True)).run()
+    assert why(row) is None
+
+
+def test_one_that_is_refused_for_another_at_work_leaves_its_pause(row: Subject) -> None:
+    pause(row.pipeline, "cache", OTHER_ROW, print)
+    with Note(row.pipeline).alone(), pytest.raises(StateError, match="is at work"):
+        Eraser(row, Options(act=True)).run()
+    assert why(row) == OTHER_ROW
+
+
+def test_whoever_meets_what_a_dead_one_has_left_paused_is_told_the_way_out(row: Subject) -> None:
+    """It "goes on when that erasure has ended": nobody else knows the key, and the table may have left the file."""
+    pause(row.pipeline, "cache", OTHER_ROW, print)
+    found = pausing.paused_sinks(row.pipeline, ())
+    with Note(row.pipeline).alone():
+        [line] = pausing.paused_lines(row.pipeline, found)
+        with pytest.raises(StateError) as error:
+            pausing.refuse_paused(row.pipeline, ["cache"], "nothing")
+        for said in (line, str(error.value)):
+            assert "it goes on when that erasure has ended" in said and "resume" not in said
+    [line] = pausing.paused_lines(row.pipeline, found)
+    with pytest.raises(StateError) as error:
+        pausing.refuse_paused(row.pipeline, ["cache"], "nothing")
+    for said in (line, str(error.value)):
+        assert "at work no more: `headwater resume FILE cache`, or the same `headwater erase` again" in said
+    with Note(row.pipeline).alone():
+        """Who looked holds nothing."""

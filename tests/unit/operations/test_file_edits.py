@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,7 +27,7 @@ from operations.state.accepted import (
     hand_over,
     note_running,
     read_accepted,
-    read_running,
+    read_runs,
     runs_without,
     text_of,
     this_process,
@@ -233,8 +234,8 @@ def test_what_is_kept_is_for_its_owner_alone(files: Files) -> None:
     assert stat.S_IMODE(accepted_path(pipeline).stat().st_mode) == 0o600
     assert read_accepted(pipeline) == Text("p.yaml", files.text(), 1.0)
     note_running(pipeline, this_process(Text("p.yaml", files.text(), 2.0), building=("cache",)))
-    found = read_running(pipeline)
-    assert found is not None and found.alive(pipeline) and found.pid == os.getpid() and found.building == ("cache",)
+    [found] = read_runs(pipeline)
+    assert found.alive(pipeline) and found.pid == os.getpid() and found.building == ("cache",)
     assert file_status(pipeline)["running"] == found.taken.digest
 
 
@@ -257,8 +258,9 @@ def test_a_process_that_is_gone_runs_nothing(files: Files) -> None:
 class Run:
     """A process of `run` without Spark."""
 
-    def __init__(self, files: Files, meanwhile: str | None = None) -> None:
-        """Begin it; ``meanwhile``: a file that is applied between its reading of its own and the watch's beginning."""
+    def __init__(self, files: Files, meanwhile: str | None = None, only: Sequence[str] = ()) -> None:
+        """Begin it; ``meanwhile``: a file that is applied between its reading of its own and the watch's beginning;
+        ``only``: the sinks that it is started for."""
         self.files, self.adopted, self.children = files, list[Any](), list[Child]()
         self.conf: dict[str, str] = {}
         conf = SimpleNamespace(set=self.conf.__setitem__)
@@ -272,7 +274,7 @@ class Run:
         self.losses = cast(Any, SimpleNamespace(adopt=lambda pipeline, only: None, healing={}))
         self.let_go = list[tuple[str, int]]()
         source = cast(Any, SimpleNamespace(pipeline=None))
-        self.watch = FileWatch(self.engine, source, self.losses, taken, (), None, self._start, self._let_go)
+        self.watch = FileWatch(self.engine, source, self.losses, taken, only, None, self._start, self._let_go)
 
     def _adopt(self, pipeline: Pipeline, _catalogue: Any, _only: Any, reopened: Any) -> list[str]:
         self.adopted.append((list(pipeline.sinks), list(reopened)))

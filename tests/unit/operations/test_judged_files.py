@@ -20,6 +20,7 @@ from connectors.ledger import LedgerEntry
 from connectors.wal.budget import Budget
 from console.cli import status as verb
 from console.cli.main import cli
+from operations.erase.note import Note
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, write_sink_note, write_source_note
 from operations.freshness.place import Place
 from operations.freshness.waits import Waits
@@ -116,8 +117,11 @@ def test_pauses_losses_and_refusals(pipeline: Pipeline) -> None:
     assert report.judgement == "paused" and report.remedy == "`headwater resume FILE cache`"
     resume(pipeline, "cache")
     pause(pipeline, "cache", "headwater erase 0123456789ab", print)
-    report = judged(pipeline).sinks["cache"].judged  # nobody is told to let the sink write beside an erasure
+    with Note(pipeline).alone():
+        report = judged(pipeline).sinks["cache"].judged  # nobody is told to let the sink write beside an erasure
     assert report.judgement == "paused" and report.remedy and "resume" not in report.remedy
+    report = judged(pipeline).sinks["cache"].judged  # one that is dead holds up nothing, and may never come again
+    assert report.judgement == "paused" and report.remedy and "`headwater resume FILE cache`" in report.remedy
     note.clear()
 
 

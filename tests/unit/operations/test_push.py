@@ -65,6 +65,7 @@ def test_a_filter_must_be_true_and_not_only_something() -> None:
     assert not Lens.of("length(n) > `0`").matches(OPEN), "a function that does not take what is there"
     assert not Lens.of("n == `1`").matches(b"no JSON")
     assert Lens.of("n == `1` && contains(s, 'op')").matches(OPEN)
+    assert Lens.of("n == `1` && not_null(none, also, s) == 'open'").matches(OPEN), "as many as are given"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,14 @@ def test_a_filter_must_be_true_and_not_only_something() -> None:
         ("s t", "at character 3, near 't'"),
         ("s == 'x", "at character 6"),
         ("foo(s)", "Unknown function"),
+        ("s == 'open' && start_with(s, 'o')", r"in a function: Unknown function: start_with\(\)"),
+        ("s == 'open' || n > `1` && contain(s, 'o')", r"Unknown function: contain\(\)"),
+        ("length(a[?starts_with(b)]) > `0`", r"Expected 2 arguments for function starts_with\(\), received 1"),
+        ("a && max_by(b, &foo(c)).d == `1`", r"Unknown function: foo\(\)"),
+        ("a[0:2] && length(b, c) == `1`", r"Expected 1 argument for function length\(\), received 2"),
+        ("a && b[::0] == c", "the step of a slice is 0"),
+        ("(`[1,2]`)[::0]", "the step of a slice is 0"),
+        ("a && not_null()", r"Expected at least 1 argument for function not_null\(\), received 0"),
         ("(" * 900, "filter"),
         ("x" * 1_001, "1,001 characters"),
         ("|".join(["[@,@][]"] * 12), r"filter: \[…, …\] makes something new"),

@@ -50,6 +50,7 @@ class World:
         self.documents = {number: dict(documents) for number in (1, 2)}
         self.streams = {number: [Entry(b"1-0", "", 0, None, None)] for number in (1, 2)}
         self.noted: dict[str, str] = {}
+        self.letters: list[Mapping[str, Any]] = []
         self.came: list[Event] = []
         self.ids: list[str] = []
         self.records: list[Record] = []
@@ -115,7 +116,8 @@ class World:
 
     # -- as Hooks ------------------------------------------------------------------------------------------------------
 
-    def hold(self, fields: Mapping[str, Any] | None = None, letter: object = None, *, take: bool = False) -> bool:
+    def hold(self, fields: Mapping[str, Any] | None = None, letter: Any = None, *, take: bool = False) -> bool:
+        self.letters += [letter] if letter else []
         for name, value in (fields or {}).items():
             self.noted.pop(name, None)
             if value not in (None, ""):  # as the script has it

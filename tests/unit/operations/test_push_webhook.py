@@ -21,7 +21,7 @@ from operations.metrics.pipelines import metrics
 from operations.push import events as told
 from operations.push.cursor import Cursor
 from operations.push.delivery import Sending
-from operations.push.envelope import BODY_BYTES, batch_of, cut
+from operations.push.envelope import BODY_BYTES, Batch, batch_of, cut
 from operations.push.events import Told
 from operations.push.health import Health, push_report, write_note
 from operations.push.letters import WantedLetters, drop_refused, list_letters, send_letters
@@ -108,6 +108,20 @@ def test_a_batch_is_bounded_and_comes_about_again() -> None:
     assert len(cut(events(10, BODY_BYTES // 3), 10).events) == 2
     assert len(cut(events(2, BODY_BYTES * 2), 10).events) == 1, "a large one goes alone"
     assert len(cut(some, 4, "an end that is not there").events) == 4
+    large = cut(some, 4)
+    assert cut(some, 2, large.cursor).message("a") == large.message("a"), "also where `batch` is less by now"
+
+
+@pytest.mark.parametrize("size", [2_000, 2_010, 2_070, BODY_BYTES // 2, BODY_BYTES * 2])
+def test_a_batch_of_many_events_is_measured_as_it_is_sent(size: int) -> None:
+    """500 of 2 KiB were 40 KiB more than a letter keeps: it was there without its events."""
+    some = events(501, size)
+    for most in (1, 100, 500):
+        batch = cut(some, most)
+        count = len(batch.events)
+        assert len(batch.body) <= BODY_BYTES or count == 1
+        assert count == most or len(Batch(some[: count + 1], None).body) > BODY_BYTES, "as many as there is room for"
+    assert [one["cursor"] for one in json.loads(batch.body)] == [one.cursor for one in some[:count]]
 
 
 def test_the_body_is_a_list_of_events() -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from cdc.pipeline import Pipeline, load
 from console.cli.main import cli
 from operations.edits.pending import let_go, pending, under_way
-from operations.state.accepted import Running, Text, file_status, note_running, read_running, runs_without, this_process
+from operations.state.accepted import Running, Text, file_status, note_running, read_runs, runs_without, this_process
 from operations.state.folder import register_of
 from spark.disk.process import signature
 from tests.unit.operations.test_file_edits import NEW, Files
@@ -78,21 +78,20 @@ def test_a_run_on_another_host_whose_clock_was_ahead_is_alive_for_as_long_as_it_
 
 
 def test_a_run_of_this_host_that_is_gone_lets_go_of_nothing(files: Files, elsewhere: Pipeline) -> None:
-    found = read_running(elsewhere)
-    assert found is not None and found.alive(elsewhere) is None
+    [found] = read_runs(elsewhere)
+    assert found.alive(elsewhere) is None
     note_running(elsewhere, replace(found, host=""))
     assert tuple(let_go(files.load())) == () and pending(files.load()) is None
     old = {name: value for name, value in asdict(replace(found, **signature())).items() if name != "host"}
     (files.folder / "p" / "running.json").write_text(json.dumps(old))
     assert tuple(let_go(files.load())) == ("third",)
-    assert isinstance(read_running(elsewhere), Running)
+    assert isinstance(read_runs(elsewhere)[0], Running)
 
 
 def test_a_run_in_another_container_of_this_name_is_not_gone_because_its_number_is_nobody_s_here(
     files: Files, elsewhere: Pipeline
 ) -> None:
-    found = read_running(elsewhere)
-    assert found is not None
+    [found] = read_runs(elsewhere)
     note_running(elsewhere, replace(found, host=f"{socket.gethostname()}/1"))
     assert tuple(let_go(files.load())) == ("third",)
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import socket
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
 
-from cdc.errors import ConfigError, HeadwaterError, SinkRefused
+from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.catalogues import postgres
 from sinks.iceberg.catalogues.kinds import catalogue_of
 from sinks.iceberg.catalogues.sql import SqlCatalogue
 from sinks.iceberg.place import Place
+
+# What libpq is told where the address does not say otherwise.
+LIMITS = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "30000",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+}
 
 
 def lake(uri: str) -> Any:
@@ -40,7 +54,7 @@ def test_hosts_are_the_same_to_both_clients(given: str, java: str, libpq: dict[s
     uri = f"jdbc:postgresql://{given}?user=me&password=a%40b"
     spark = iceberg.spark_properties(lake(uri))
     assert (spark["uri"], spark["jdbc.user"], spark["jdbc.password"]) == (f"jdbc:postgresql://{java}", "me", "a@b")
-    assert told(uri) == libpq | {"dbname": "db", "user": "me", "password": "a@b"}
+    assert told(uri) == LIMITS | libpq | {"dbname": "db", "user": "me", "password": "a@b"}
 
 
 @pytest.mark.parametrize(
@@ -55,11 +69,12 @@ def test_hosts_are_the_same_to_both_clients(given: str, java: str, libpq: dict[s
         ("targetServerType=primary&connectTimeout=5", {"target_session_attrs": "primary", "connect_timeout": "5"}),
         ("ApplicationName=lake&socketTimeout=30&tcpKeepAlive=true", {"application_name": "lake", "keepalives": "1"}),
         ("connect_timeout=5", {"connect_timeout": "5"}),
+        ("tcpKeepAlive=false&tcp_user_timeout=0", {"keepalives": "0", "tcp_user_timeout": "0"}),
     ],
 )
 def test_options_of_javas_client_are_told_to_the_other_by_its_names(given: str, libpq: dict[str, str]) -> None:
     uri = f"jdbc:postgresql://h/db?{given}"
-    assert told(uri) == libpq | {"host": "h", "port": 5432, "dbname": "db"}
+    assert told(uri) == LIMITS | libpq | {"host": "h", "port": 5432, "dbname": "db"}
     assert iceberg.spark_properties(lake(uri))["uri"] == f"jdbc:postgresql://h:5432/db?{given.replace(' ', '%20')}"
 
 
@@ -78,6 +93,35 @@ def test_what_not_both_can_be_told_is_refused_by_name(given: str, named: str) ->
     with pytest.raises(ConfigError, match=named) as found:
         iceberg.spark_properties(lake(f"jdbc:postgresql:{given}"))
     assert found.value.fix
+
+
+def test_javas_client_does_not_wait_without_an_end_to_be_let_in_and_never_gives_up_a_commit() -> None:
+    """One whose answer has not come is sent once more by Iceberg, which takes it for failed then, and may remove what
+    it has written."""
+    told = iceberg.spark_properties(lake("jdbc:postgresql://h/db?loginTimeout=5"))
+    assert (told["jdbc.loginTimeout"], told["jdbc.tcpKeepAlive"]) == ("60", "true")  # an address goes before them
+    assert "loginTimeout=5" in told["uri"] and not any("socketTimeout" in name for name in told)
+
+
+def test_a_file_has_no_limits_of_a_server(tmp_path: Path) -> None:
+    told = iceberg.spark_properties(SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse="/w", namespace="n"))
+    assert [name for name in told if name.startswith("jdbc.")] == ["jdbc.schema-version", "jdbc.busy_timeout"]
+
+
+@pytest.mark.parametrize("how", ["check", "open", "begun"])
+def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_without_an_end(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(postgres._LIMITS, "connect_timeout", "2")  # the least that there is
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(8)
+        made = catalogue_of(Place.of(lake(f"jdbc:postgresql://127.0.0.1:{server.getsockname()[1]}/db")))
+        assert isinstance(made, SqlCatalogue)
+        began = time.monotonic()
+        with pytest.raises(SinkUnavailable, match="timeout"):
+            ask(made, how, made.pyiceberg_properties())
+        assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("how", ["check", "open", "begun"])

@@ -340,7 +340,7 @@ def test_a_postgres_catalogue_keeps_the_password_out_of_the_address(uri: Any) ->
     spark = iceberg.spark_properties(lake(uri, "/w"))
     assert spark["uri"] == "jdbc:postgresql://h:5433/cat"
     assert (spark["jdbc.user"], spark["jdbc.password"]) == ("me", "a@b")
-    assert iceberg.pyiceberg_properties(lake(uri))["uri"] == "postgresql+psycopg://me:a%40b@h:5433/cat"
+    assert iceberg.pyiceberg_properties(lake(uri))["uri"].startswith("postgresql+psycopg://me:a%40b@h:5433/cat?")
 
 
 def test_an_unknown_catalogue_is_named() -> None:

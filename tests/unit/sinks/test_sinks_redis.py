@@ -280,6 +280,23 @@ def test_a_server_that_lacks_what_a_promotion_and_a_stream_need_is_refused_befor
     assert claimed == (["keys", "v"] if taken else [])
 
 
+@pytest.mark.parametrize("role", ["slave", "replica"])
+@pytest.mark.parametrize(
+    ("pointer", "error"),
+    [((None, b"7"), SinkUnavailable), ((b"2", None), SinkUnavailable), ((None, None), SinkRefused)],
+    ids=["set up", "promoted", "never set up"],
+)
+def test_a_replica_that_knows_this_sink_is_met_in_a_fail_over_which_passes(
+    monkeypatch: pytest.MonkeyPatch, role: str, pointer: tuple[bytes | None, ...], error: type[Exception]
+) -> None:
+    """A flow that started in one failed for good, while one that wrote through it went on."""
+    answers = {"ping": True, "info": {"redis_version": "7.2.0", "role": role}, "hmget": pointer, "script_load": ""}
+    client = SimpleNamespace(**{verb: lambda *_, said=said: said for verb, said in answers.items()})
+    monkeypatch.setattr("sinks.redis.server.connect", lambda _settings: client)
+    with pytest.raises(error, match="is a replica and can't be written"):
+        RedisSink(config(targets={"v": {}, "w": {}})).setup()
+
+
 def test_a_sink_that_is_opened_again_says_no_second_time_that_its_server_may_evict(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from elastic_transport._node import NodeApiResponse
 from elasticsearch import Elasticsearch
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.json_text import read
 from sinks.elasticsearch.client import RawSourceSerializer
 from sinks.elasticsearch.settings import read_settings
 from sinks.elasticsearch.standing.percolator import Percolator
@@ -30,6 +32,11 @@ FAILURE = {
 MISSING = {"type": "exception", "reason": "Missing value for field [n]"}
 TRIPPED = {**FAILURE, "root_cause": [MISSING], "failed_shards": [{"shard": 0, "reason": MISSING}]}
 WORDS = f"script_exception: runtime error; illegal_argument_exception: {CAUSE['reason']}"
+# What OpenSearch 3.6 says of a search with a document that has a number of more than a thousand digits, or more than a
+# thousand levels with those of the request.
+TOO_LONG = {"type": "stream_constraints_exception", "reason": "Number value length (5000) exceeds the maximum allowed"}
+FIELD = {"type": "x_content_parse_exception", "reason": "[1:79] [percolate] failed to parse field [documents]"}
+LONG = {**FIELD, "root_cause": [FIELD], "caused_by": {**FIELD, "caused_by": TOO_LONG}}
 CLOSED = {"type": "index_closed_exception", "reason": "closed"}
 
 
@@ -65,7 +72,10 @@ class Server:
         self.asked += 1
         if b"percolate" not in body:  # which there are
             return 200, {"hits": {"hits": [{"_id": one, "sort": [one]} for one in self.queries]}}
-        status, error, hits = self.found(self.chosen(orjson.loads(body)["query"]["bool"]["filter"]))
+        if re.search(rb"[0-9]{1001}", body) or body.count(b"[") > 992:
+            return 400, {"error": LONG, "status": 400}
+        filters = read(body)["query"]["bool"]["filter"]
+        status, error, hits = self.found(self.chosen(filters), len(filters[-1]["percolate"]["documents"]))
         return (status, {"error": error, "status": status}) if error else (200, hits)
 
     def searched(self, line: bytes) -> dict[str, Any]:
@@ -78,12 +88,12 @@ class Server:
     def chosen(self, filters: list[dict[str, Any]]) -> list[str]:
         return [*self.queries, "all"] if len(filters) == 1 else filters[0]["terms"]["@headwater.id"]
 
-    def found(self, ids: list[str]) -> tuple[int, Any, dict[str, Any]]:
+    def found(self, ids: list[str], documents: int = 1) -> tuple[int, Any, dict[str, Any]]:
         if self.closed:
             return 400, CLOSED, {}
         if self.failing & set(ids):
             return *self.failure, {}
-        slots = {"_percolator_document_slot": [0]}
+        slots = {"_percolator_document_slot": list(range(documents))}
         return 200, None, {"hits": {"hits": [{"_id": one, "fields": slots} for one in ids]}}
 
 
@@ -124,6 +134,29 @@ def test_one_that_trips_the_server_is_found_too_and_an_outage_is_no_querys(kind:
         server.failure = failure
         with pytest.raises(SinkUnavailable):
             judge(server, kind).judge([b'{"n":1}'])
+
+
+ODD = [b'{"n":1e400}', b'{"t":"\\ud800"}', b'{"n":%s}' % (b"1" * 400)]
+DEEP = [b'{"a":%b}' % (b"[" * levels + b"]" * levels) for levels in (1_000, 1_100, 5_000)]
+
+
+@pytest.mark.parametrize("document", ODD)
+@pytest.mark.parametrize("kind", [Percolator, Searched])
+def test_json_that_postgres_and_the_server_take_is_judged(kind: type[Percolator], document: bytes) -> None:
+    """A search found the document, and the standing query never."""
+    for wrong in (b"[%b]" % document, document[:-1], b""):
+        assert judge(Server(["q1@1"], set()), kind).judge([wrong]) == ([frozenset()], 1, {})
+    found = judge(Server(["q1@1"], set()), kind).judge([document], ["q1@1"])
+    assert found == ([frozenset(["q1@1"])], 0, {})
+
+
+@pytest.mark.parametrize("long", [b'{"n":%s}' % (b"1" * 1_100), b'{"n":0.%s}' % (b"1" * 1_100), *DEEP])
+def test_a_document_that_fails_the_whole_request_matches_nothing_and_the_others_are_judged(long: bytes) -> None:
+    """Of a fraction of more than a thousand digits it was refused for good, and with it all that came behind it."""
+    server = Server(["q1@1"], set())
+    found = judge(server, Percolator).judge([b'{"n":1}', long, *ODD], ["q1@1"])
+    q1 = frozenset(["q1@1"])
+    assert found == ([q1, frozenset(), q1, q1, q1], 1, {})
 
 
 @pytest.mark.parametrize("kind", [Percolator, Searched])

@@ -18,7 +18,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from operations.freshness.note import read_source_note
 from operations.run.refusals import opening
-from operations.state.accepted import read_running
+from operations.state.accepted import read_runs
 from operations.state.evolution import read_allowed, read_asked, read_progress
 from operations.state.folder import followed_timelines
 from spark.disk.checkpoint import committed_offsets
@@ -94,7 +94,7 @@ def test_a_damaged_note_that_only_shows_how_things_are_says_nothing(tmp_path: Pa
     for name in ("source.json", "running.json", "allowed.json"):
         (tmp_path / "shop" / name).write_text(text)
     made: Any = SimpleNamespace(name="shop", engine=SimpleNamespace(state_dir=str(tmp_path)))
-    assert (followed_timelines(made), read_running(made), read_allowed(made)) == (frozenset(), None, {})
+    assert (followed_timelines(made), read_runs(made), read_allowed(made)) == (frozenset(), [], {})
 
 
 @pytest.mark.parametrize(

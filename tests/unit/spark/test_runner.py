@@ -632,3 +632,100 @@ def test_what_ends_a_flow_waits_for_its_start(tmp_path: Path, monkeypatch: pytes
     else:
         up.runner.remove(silent.flow.folder.parent)
     assert silent.queries == [late] and not late.isActive
+
+
+@pytest.mark.parametrize("how", ["stop", "halt", "fail", "remove"])
+def test_what_ends_a_flow_does_not_wait_for_a_start_that_nobody_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """`run` could not be ended, nor follow its leases, while a warehouse's catalogue was silent. The query that comes
+    in the end is nobody's, and runs no more than one that came in time."""
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    up, silent, over = beside(tmp_path, monkeypatch)
+    late, began, folder = Query(), time.monotonic(), silent.flow.folder.parent
+    silent.make = lambda: late
+    start = up.runner.running[1].starts
+    assert start is not None
+    if how == "stop":
+        up.runner.stop()
+        assert not up.queries[0].isActive
+    elif how == "halt":
+        up.runner.halt({"t": "the table is gone"}, folder)
+    elif how == "fail":
+        up.runner.fail(folder, "taken over")
+    else:
+        up.runner.remove(folder)
+    assert time.monotonic() - began < 10
+    assert silent.read().state == ("stopped" if how in ("stop", "remove") else "failed")
+    over.set()
+    start.result(10)
+    wait_for(lambda: not late.isActive)
+    assert silent.queries == [late]
+
+
+def test_a_query_that_begins_as_its_flow_is_told_to_end_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    up, silent, over = beside(tmp_path, monkeypatch)
+    late, run = Query(), up.runner.running[1]
+    silent.make = lambda: late
+    up.runner.remove(silent.flow.folder.parent)
+    monkeypatch.setattr(run.vigil, "reread", lambda **_: setattr(run, "query", None))
+    over.set()
+    wait_for(lambda: not late.isActive)
+    up.runner.stop()
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_flow_that_is_opened_anew_begins_when_its_late_start_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have one checkpoint, and of two queries on it Spark ends the first, as if it had nothing left to do."""
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    up, silent, over = beside(tmp_path, monkeypatch)
+    late, new = Query(), Query()
+    silent.make = lambda: late
+    up.runner.remove(silent.flow.folder.parent, anew=True)
+    up.runner.add([(silent.flow, lambda *_: cast(Any, new))])
+    assert up.runner.step()[1].state == "starting" and up.runner.running[1].query is None
+    over.set()
+    wait_for(lambda: not up.runner.running[1].starting)
+    assert not late.isActive
+    up.runner.step()
+    assert up.runner.running[1].query is new and new.isActive
+    up.runner.stop()
+
+
+def test_a_sink_that_is_silent_does_not_keep_others_from_being_started_or_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warehouse has a flow for each view: four of them had all hands, and no other sink was started again."""
+    monkeypatch.setattr(runner, "STEP_SECONDS", 0.3)
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    case, over, up = Case(tmp_path), Event(), Query()
+
+    def silently(*_: object) -> Any:
+        assert over.wait(30)
+        return Query()
+
+    def of(sink: str, number: int) -> Flow:
+        spec = replace(case.flow.spec, sink=sink)
+        return replace(case.flow, name=str(number), spec=spec, folder=tmp_path / sink / "g1" / str(number))
+
+    case.runner.running.clear()
+    case.runner.add([(of("lake", number), silently) for number in range(runner.HANDS + 1)])
+    case.runner.step()
+    case.runner.add([(of("search", 0), lambda *_: cast(Any, up))])
+    case.runner.step()
+    assert case.runner.running[-1].query is up
+    began = time.monotonic()
+    case.runner.stop()
+    assert not up.isActive and time.monotonic() - began < 10
+    over.set()

@@ -327,7 +327,7 @@ def test_plan_promises_no_generation_that_a_refused_view_keeps_from_being_built(
     def told(**verdicts: Verdict) -> Any:
         made = {view: Decision(verdict) for view, verdict in verdicts.items()}
         found = [Case("search", 1, True, view, CUSTOMERS.table, one, one) for view, one in made.items()]
-        return migrations._told(*cast(Any, (None, None)), "public.customers", CUSTOMERS, CUSTOMERS, found)
+        return migrations._told(cast(Any, None), cast(Any, None), "public.customers", CUSTOMERS, CUSTOMERS, found)
 
     assert told(all=Verdict.NEW_GENERATION)["rebuilt"] == {"search": {"documents": 7}}
     beside = told(all=Verdict.NEW_GENERATION, customer=Verdict.REFUSE)

@@ -39,12 +39,14 @@ class Document(NamedTuple):
 
     Attributes:
         version: as the sink keeps it.
-        documents: as JSON reads it; of a warehouse the row, with dates and times as the numbers that it keeps. More
-            than one of a key that a warehouse's table has twice.
+        documents: in the form in which they are compared, numbers as JSON reads them; of a warehouse the row, with
+            dates and times as the numbers that it keeps. More than one of a key that a warehouse's table has twice.
+        text: as it stands, perhaps no JSON; None of a warehouse.
     """
 
     version: int
     documents: list[dict[str, Any]]
+    text: bytes | None = None
 
 
 class Holding:
@@ -98,8 +100,11 @@ class Holding:
 
     def documents(self, keys: Sequence[str]) -> dict[str, Document]:
         """What is held under these keys as JSON reads it; absent ones are left out."""
-        held = self.target.get(self.view.name, keys).values()
-        return {one.key: Document(one.version, [as_read(value) for value in self._values(one)]) for one in held}
+        return {held.key: self._document(held) for held in self.target.get(self.view.name, keys).values()}
+
+    def _document(self, held: Held) -> Document:
+        text = held.document if isinstance(held.document, bytes) else None
+        return Document(held.version, [as_read(value) for value in self._values(held)], text)
 
     def _holds(self, held: Held) -> Holds:
         values = self._values(held)

@@ -112,7 +112,7 @@ class Walk:
     def _begin(self) -> list[Told]:
         """``reset``, and the place from which on changes matter."""
         standing = self._tail.standing()
-        self._cursor = start_of(self._tail, standing, f"changes of view {self._view}")
+        self._cursor = start_of(self._tail, standing, f"no changes of view {self._view} are kept now")
         # What was begun and told nothing need not be taken back.
         found = [] if self._empty else [events.reset(self._why)]
         self._why, self._empty = "", True
@@ -176,7 +176,7 @@ def start_of(tail: Follows, standing: Standing, what: str) -> Cursor:
     Args:
         tail: reads them.
         standing: which stream readers see now, as ``tail`` has told it.
-        what: what is followed, for the error.
+        what: that there are none, for the error.
 
     Raises:
         SinkUnavailable: the sink keeps none yet, or no more (transient).
@@ -187,7 +187,7 @@ def start_of(tail: Follows, standing: Standing, what: str) -> Cursor:
         newest = b""
     if standing.mark is None or not newest:
         raise SinkUnavailable(
-            f"no {what} are kept now",
+            what,
             means="`changes` stands in the file, but nothing that runs has taken it up, or the server has evicted them",
             fix="start `headwater run FILE` again",
         )

@@ -21,6 +21,8 @@ from sinks.redis.read import NoChanges
 from sinks.redis.stream.matches import Matches, State
 from sinks.redis.stream.tail import Entry, Standing, Tail
 
+# It is a thread of the very `run` that keeps them: that one has still to begin, as at a first start, or to begin anew.
+NOT_KEPT = "`run` has not begun to keep the view's changes yet"
 # Versions of one request to the search server: with many queries one of four thousand costs it little more than one of
 # a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after. So
 # that reading them does not come to more either, it begins with one.
@@ -178,7 +180,7 @@ class Matcher:
 
     def _begin(self) -> None:
         """From here on changes count; what was before is found in the documents as they stand."""
-        begins = start_of(self._tail, self._tail.standing(), "changes")
+        begins = start_of(self._tail, self._tail.standing(), NOT_KEPT)
         self._write({"cursor": begins.text(), "full": "1"})
 
     def _follow(self, cursor: Cursor) -> bool:

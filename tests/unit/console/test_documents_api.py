@@ -99,6 +99,19 @@ def test_an_explanation_hides_what_rows_hold(closed: World, monkeypatch: pytest.
     assert without_values({**whole, "held": None, "row_store": None, "expected": None})["expected"] is None
 
 
+def test_an_explanation_keeps_the_digits_of_what_it_shows(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of another process, which hands over what it has written: such a number is not pickled."""
+    wide = b'{"n":9007199254740993.5,"sum":12345678901234567890123}'
+    whole = documented("explain")
+    whole["held"]["document"] = exact(wide)
+    monkeypatch.setattr(documents, "explain_report", lambda *_, **__: whole)
+    monkeypatch.setattr(documents, "_loaded", lambda _: None)
+    assert wide in ask(closed, "/v1/explain?sink=search&key=4711&values=1").content
+    for seen in (True, False):
+        written = documents.explained(print, None, "search", "4711", None, seen)
+        assert (wide in pickle.loads(pickle.dumps(written))) is seen
+
+
 def test_a_preview_is_for_who_may_operate(closed: World) -> None:
     assert ask(closed, "/v1/preview?view=flight", READ).status_code == 403
     answer = ask(closed, "/v1/preview?view=flight")  # by a process of its own, whose error comes back

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cdc.errors import SinkUnavailable
+from cdc.paging import PageSize
 from operations.push import events
 from operations.push.cursor import RESET, Cursor, number_of, parse_cursor
 from operations.push.events import Told
@@ -19,7 +20,7 @@ from sinks.contract import Held
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.stream.tail import Standing
 
-# Changes of one page.
+# Changes of one page, at the most: of large documents they are fewer.
 PAGE = 500
 BEGUN, UNKNOWN, BEHIND = "this is the beginning", "this cursor is none of this stream", "the next changes are gone"
 PROMOTED, ANEW, READ_ANEW = (
@@ -63,6 +64,7 @@ class Walk:
         self._why = why if cursor is None else none if self._cursor is None else ""
         self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
         self._held: tuple[bytes, list[Held]] | None = None  # a page of documents that is next
+        self._size = PageSize(PAGE)
         self._empty = False  # nothing was told since the last reset
         self.live = False
 
@@ -143,16 +145,19 @@ class Walk:
         return [one._replace(cursor=None) for one in found]
 
     def _follow(self) -> list[Told]:
+        asked = self._size.count
         entries = self._after()
         found = self.advance(entries)
-        if not self.live and len(entries) < PAGE:
+        if not self.live and len(entries) < asked:
             self.live = True
             found.append(events.ready(self.cursor, self._view))
         return found
 
     def _after(self) -> Sequence[Placed]:
         cursor = self.cursor
-        return self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, PAGE)
+        entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, self._size.count)
+        self._size.read(entry.size for entry in entries)
+        return entries
 
     def _lost(self) -> list[Told]:
         """Why the cursor leads nowhere; the next step begins anew."""

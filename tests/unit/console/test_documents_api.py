@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from operations.jobs.job import Job, refuse_unfit
 from operations.jobs.jobs import Jobs
 from operations.jobs.work import drop_letters_step, replay_step
 from operations.preview import previewer
-from operations.state.folder import register_of
+from operations.state.folder import pipeline_folder, register_of
 from operations.state.verified import last_verified, note_verified, verified_generations
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
@@ -136,6 +137,7 @@ def test_a_plan_asks_the_servers(closed: World) -> None:
 def test_the_last_verification_is_kept_without_what_rows_hold(closed: World) -> None:
     pipeline = closed.served.pipeline
     report = documented("verify")
+    shutil.rmtree(pipeline_folder(pipeline))
     note_verified(pipeline, report)
     assert last_verified(pipeline)["sinks"] == []  # there is no folder of this pipeline, and none is made
     register_of(pipeline, "cache").create("x")

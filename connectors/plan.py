@@ -8,6 +8,7 @@ from dataclasses import replace
 from cdc.outbox import is_outbox, topics_of_tables
 from connectors.actions import Action
 from connectors.actual import Actual
+from connectors.brought import brought_to_tables
 from connectors.captured.captured import plan_captured
 from connectors.connector import keeping, plan_connector, plan_renewal
 from connectors.database.grants import plan_grants
@@ -16,7 +17,7 @@ from connectors.database.replica_identity import plan_replica_identity
 from connectors.database.schema import plan_schema
 from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
-from connectors.debezium import brought_to_tables, connector_config
+from connectors.debezium import connector_config
 from connectors.failover import plan_failover
 from connectors.gaps.lost_offset import refuse_read_twice
 from connectors.plan_refusals import emptied_tables, refuse_discontinued, refuse_old_records, refuse_unfit, tables_anew

@@ -17,12 +17,13 @@ from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, Shapes
 from connectors import plan as planning
 from connectors.actions import Action
+from connectors.brought import brought_to_tables
 from connectors.captured.captured import Captured
 from connectors.connector import RunningConnector
 from connectors.database.publication import SENT, Publication
 from connectors.database.sightings import Sighting
 from connectors.database.truncate import TRIGGERS, function_body
-from connectors.debezium import brought_to_tables, connector_config
+from connectors.debezium import connector_config
 from connectors.names import Names
 from connectors.rest import Status
 from connectors.topics import FOR_EVER, LAG, wanted_topics

@@ -169,6 +169,7 @@ def test_a_drop_says_that_state_is_removed_where_there_is_some(
     monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [Action("slot", "s", "drop", "present")])
     monkeypatch.setattr("connectors.drop.drop", drop)
     for name in (
+        "operations.state.folder.refuse_not_begun",
         "console.cli.drop._forget_letters",
         "operations.freshness.note.forget_source_note",
         "operations.recapture.forget_begun",

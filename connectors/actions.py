@@ -38,7 +38,7 @@ class Action:
 
     Attributes:
         kind: ``schema``, ``table``, ``grant``, ``replica-identity``, ``trigger``, ``function``, ``publication``,
-            ``topic``, ``connector``, ``snapshot``, ``slot``.
+            ``topic``, ``connector``, ``snapshot``, ``slot``; and ``state``, what sinks hold, where that is a step.
         name: of the object that changes.
         detail: what is done to it, in a few words.
         before: what is there; None if nothing. Never holds a secret.

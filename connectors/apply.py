@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -48,6 +49,7 @@ def apply(
     *,
     begins: Begins = lambda action: None,
     adds_only: bool = False,
+    generated: Collection[str] = (),
     within: AbstractContextManager[None] = NOTHING,
 ) -> Result:
     """Create or change publication, slot, topics and connector as the file says, and wait until the connector runs.
@@ -58,6 +60,7 @@ def apply(
         begins: called before each, and before the wait for the connector.
         adds_only: what the file's tables lack is added, and nothing that is there is taken back: for who brings the
             capture to altered tables, and may go by an older file than the one that was applied last.
+        generated: as ``plan``.
         within: entered once nobody else applies or drops, before anything is looked at, and left once all is done: what
             it raises at its begin refuses.
 
@@ -70,7 +73,7 @@ def apply(
     """
     with open_servers(pipeline) as servers, changing(servers), within:
         actual = observe(servers)
-        actions = plan(servers, actual, adds_only=adds_only)
+        actions = plan(servers, actual, adds_only=adds_only, generated=generated)
         run_all(servers, actions, progress, begins)
         begins(None)
         wait_ready(servers)

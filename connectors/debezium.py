@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from itertools import chain
 from typing import Any
 
 from pydantic import SecretStr
@@ -63,14 +62,6 @@ SYSTEM_IDENTIFIER = "headwater.system.identifier"
 # Standbys get a copy of the slot. Debezium leaves it out before Postgres 17, which does not have that.
 FAILOVER = "slot.failover"
 
-# What the configuration says of tables: lists of them; and where they are asked for, which the first of each tells, how
-# large values are selected again, and how a message gives an event's columns.
-LISTS = ("table.include.list", "column.exclude.list", "message.key.columns")
-MADE_OF_TABLES = (
-    ("post.processors", "nulls."),
-    tuple(f"transforms.{outbox.NAME}.message.{name}" for name in ("columns", "forms")),
-)
-
 HIDDEN = "(secret)"
 # A word of libpq's for the authorities that the system trusts. Java's driver would look for a file of that name; with
 # this class it asks Java's own, and looks whether the name is right (verify-full) all the same.
@@ -120,14 +111,6 @@ def connector_config(
     # The one option that a user's own stands beside: who needs another setting needs ours all the same.
     config[DRIVER_OPTIONS] = driver_options(server_version, _text(pipeline.connect.options.get(DRIVER_OPTIONS, "")))
     return config | outbox.router(pipeline, catalogue, config.get("transforms", ""))
-
-
-def brought_to_tables(running: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """The configuration that runs, with what it says of tables as it is wanted, and all else as it is. Pure."""
-    both = [group for group in MADE_OF_TABLES if group[0] in running and group[0] in wanted]
-    of_tables = (*LISTS, *chain.from_iterable(both))
-    kept = {name: value for name, value in running.items() if not name.startswith(of_tables)}
-    return kept | {name: value for name, value in wanted.items() if name.startswith(of_tables)}
 
 
 def _text(value: Any) -> str:

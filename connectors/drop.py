@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cdc.errors import SourceError
+from cdc.log.client import Topic
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
 from cdc.pipeline.models import DEAD_LETTERS
@@ -67,7 +68,7 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
         detail, of = "drop the TRUNCATE triggers", tuple(triggers)
         actions.append(Action("trigger", ", ".join(of), detail, "present", None, _triggers, of))
     there = servers.kafka.describe(_topics(servers, topics=topics))
-    alone = only_copies(pipeline, there)
+    alone = _only_copies(servers, there)
     for holds in (None, *GONE):
         if gone := tuple(sorted(name for name in there if alone.get(name) == holds)):
             detail = f"delete: {GONE[holds]}" if holds else "delete"
@@ -92,6 +93,16 @@ def _topics(servers: Servers, *, topics: bool) -> list[str]:
             *_topics_of_schemas(servers, listed=bool(captured)),
         ]
     return sorted(set(names))  # no broker describes one twice
+
+
+def _only_copies(servers: Servers, there: Mapping[str, Topic]) -> dict[str, Holds]:
+    """As ``only_copies``, without those that never held a record. One whose events are over `keep_days` stays among
+    them: sinks may hold what was made of these."""
+    found = only_copies(servers.pipeline, there)
+    if not found:
+        return {}
+    ends = servers.kafka.ends({name: there[name].partitions for name in found}, written=True)
+    return {name: holds for name, holds in found.items() if any(ends[name].values())}
 
 
 def _topics_of_schemas(servers: Servers, *, listed: bool) -> list[str]:
@@ -193,7 +204,7 @@ def deleted_for_good(pipeline: Pipeline) -> dict[str, Holds]:
         HeadwaterError: Postgres or Kafka does not answer, or refuses.
     """
     with open_servers(pipeline) as servers:
-        return only_copies(pipeline, servers.kafka.describe(_topics(servers, topics=True)))
+        return _only_copies(servers, servers.kafka.describe(_topics(servers, topics=True)))
 
 
 def drop(

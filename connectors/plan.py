@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from cdc.outbox import is_outbox, topics_of_tables
 from connectors.actions import Action
 from connectors.actual import Actual
+from connectors.brought import brought_to_tables
 from connectors.captured.captured import plan_captured
 from connectors.connector import keeping, plan_connector, plan_renewal
 from connectors.database.grants import plan_grants
@@ -15,7 +17,7 @@ from connectors.database.replica_identity import plan_replica_identity
 from connectors.database.schema import plan_schema
 from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
-from connectors.debezium import brought_to_tables, connector_config
+from connectors.debezium import connector_config
 from connectors.failover import plan_failover
 from connectors.gaps.lost_offset import refuse_read_twice
 from connectors.plan_refusals import emptied_tables, refuse_discontinued, refuse_old_records, refuse_unfit, tables_anew
@@ -27,7 +29,7 @@ from connectors.topics import as_they_are, plan_topics, to_make, wanted_topics
 from connectors.writers import plan_writers
 
 
-def plan(servers: Servers, actual: Actual, *, adds_only: bool = False) -> list[Action]:
+def plan(servers: Servers, actual: Actual, *, adds_only: bool = False, generated: Collection[str] = ()) -> list[Action]:
     """The actions that lead from what is there to what the file asks for, in the order in which they are safe.
 
     Args:
@@ -35,6 +37,8 @@ def plan(servers: Servers, actual: Actual, *, adds_only: bool = False) -> list[A
         actual: from ``observe``.
         adds_only: what the file's tables lack, and no more: tables that the file does not have, or that are gone, stay
             captured (those with their gap), and topics, connector and triggers as they are set.
+        generated: with ``adds_only``, columns that were generated once (``schema.table.column``): the connector leaves
+            them out because of that, and not because somebody has excluded them.
 
     Raises:
         SourceError: the slot can't give every change since the connector's last, or Connect has lost that (terminal).
@@ -44,7 +48,7 @@ def plan(servers: Servers, actual: Actual, *, adds_only: bool = False) -> list[A
     first, noted, last = prepare(servers, actual, adds_only=adds_only)
     if actual.connector is not None:
         refuse_read_twice(servers.kafka, servers.pipeline, servers.setup, actual.captured)
-    config = _config(servers, actual, adds_only=adds_only)
+    config = _config(servers, actual, generated, adds_only=adds_only)
     return [
         *first,
         *plan_connector(
@@ -57,16 +61,20 @@ def plan(servers: Servers, actual: Actual, *, adds_only: bool = False) -> list[A
     ]
 
 
-def _config(servers: Servers, actual: Actual, *, adds_only: bool) -> dict[str, str]:
+def _config(servers: Servers, actual: Actual, generated: Collection[str], *, adds_only: bool) -> dict[str, str]:
     """The connector's configuration as it is to be."""
-    catalogue, facts = actual.catalogue, actual.facts
+    pipeline, catalogue, facts = servers.pipeline, actual.catalogue, actual.facts
     if adds_only and (others := sorted(actual.captured.keys() - catalogue.tables.keys())):
         theirs = read_catalogue(servers.setup, others, absent=[]).tables
         catalogue = replace(catalogue, tables={**catalogue.tables, **theirs})
-        facts = read_facts(servers.setup, catalogue.tables, servers.pipeline.source.user)
+        facts = read_facts(servers.setup, catalogue.tables, pipeline.source.user)
     version = servers.source.info.server_version
-    config = connector_config(servers.pipeline, catalogue, list(facts.values()), actual.plugins, version)
-    return brought_to_tables(actual.connector.config, config) if adds_only and actual.connector else config
+    config = connector_config(pipeline, catalogue, list(facts.values()), actual.plugins, version)
+    if not adds_only or actual.connector is None:
+        return config
+    now = [f"{fact.name}.{column}" for fact in facts.values() for column in fact.generated]
+    ours = [*catalogue.tables, *actual.captured, *now, *generated]
+    return brought_to_tables(actual.connector.config, config, ours, pipeline.connect.options)
 
 
 def prepare(
@@ -89,12 +97,12 @@ def prepare(
     error = used_elsewhere(actual.publication, pipeline.source.publication, names, [*captured, *names.published])
     if error is not None and not actual.captured:
         raise error
-    others = actual.captured.keys() & actual.publication.tables if adds_only and actual.publication else ()
     publication, publication_after = plan_publication(
         actual.publication,
         pipeline.source.publication,
-        [*captured, *names.published, *others],
+        [*captured, *names.published],
         servers.setup.info.server_version,
+        adds_only=adds_only,
     )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate, adds_only=adds_only)
     emptied = emptied_tables(servers, actual)

@@ -88,7 +88,8 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         The tables.
 
     Raises:
-        ConfigError: a table that is not captured, or a condition that is none; nothing was asked for.
+        ConfigError: a table that is not captured, or that has a gap and is not in the file, or a condition that is
+            none; nothing was asked for.
         SlotLost, LogGap: only reading all tables again gets well from this.
         SourceChanged: the database is another one.
         SourceUnavailable: an ``apply`` or ``drop`` of the same pipeline takes long (transient).
@@ -118,10 +119,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Say = to_nobody) -> list[st
         if gap is not None and (wish.tables or wish.condition is not None):
             raise gap
         run_all(servers, plan_schema(servers.setup, servers.names), lambda action: None)
-        if mended := sorted(find_gaps(captured, find_changes(servers, captured))):
-            told(f"{', '.join(mended)}: not the table that was captured; put right first")
-            first, _, last = prepare(servers, observe(servers))
-            run_all(servers, [*first, *last], lambda action: None)
+        _put_right(servers, captured, wish, told)
         if gap is None:
             _start(servers, running)
             captured = _settled(servers)
@@ -200,6 +198,35 @@ def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
                 fix=f"name tables as schema.table; captured are {', '.join(sorted(captured))}",
             )
     return sorted(set(wish.tables) or captured)
+
+
+def _put_right(servers: Servers, captured: Mapping[str, Captured], wish: Wish, told: Say) -> None:
+    """Mend the gaps of the file's captured tables, as ``apply`` does, and no more.
+
+    The file may be an older one than was applied last, or only saved: what another one captures stays, and what nobody
+    has applied yet does not come. Tables that are gone stay listed, with their gap, until ``apply``.
+
+    Raises:
+        ConfigError: a table that is named has a gap, and the file does not have it; nothing was asked for.
+    """
+    gaps = find_gaps(captured, find_changes(servers, captured))
+    if not gaps:
+        return
+    actual = observe(servers)
+    tables = {name: table for name, table in actual.catalogue.tables.items() if name in captured}
+    for table in sorted((gaps.keys() & set(wish.tables)) - tables.keys()):
+        raise ConfigError(
+            f"table {table} {'; '.join(gaps[table].reasons)}, and is not in this file",
+            means="another file captures it; nothing was asked for",
+            fix="run this with the file that was applied last",
+        )
+    if not (mended := sorted(gaps.keys() & tables.keys())):
+        return
+    told(f"{', '.join(mended)}: not the table that was captured; put right first")
+    facts = {name: fact for name, fact in actual.facts.items() if name in tables}
+    ours = replace(actual, catalogue=replace(actual.catalogue, tables=tables), facts=facts)
+    first, _, _ = prepare(servers, ours, adds_only=True)
+    run_all(servers, first, lambda action: None)
 
 
 def _gap(

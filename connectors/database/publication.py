@@ -184,7 +184,7 @@ def by_owner(actual: Publication, name: str, server_version: int) -> str:
 
 
 def plan_publication(
-    actual: Publication | None, name: str, tables: Iterable[str], server_version: int
+    actual: Publication | None, name: str, tables: Iterable[str], server_version: int, *, adds_only: bool = False
 ) -> tuple[list[Action], list[Action]]:
     """What must change in the publication. Pure.
 
@@ -195,6 +195,7 @@ def plan_publication(
         name: its name.
         tables: captured tables and our own, as ``schema.table``.
         server_version: as libpq tells it, 180001.
+        adds_only: other tables that it has stay in it.
 
     Returns:
         Actions to do before the connector changes (tables that come), and after it (tables that go): a connector
@@ -228,7 +229,7 @@ def plan_publication(
         run = statements(f"adding {table} to publication {name}", add)
         alike = f"add to {name}"
         before.append(Action("publication", name, f"add table {table}", None, table, run, (table,), alike))
-    for table in sorted(actual.tables - wanted) if not actual.all_tables else []:
+    for table in sorted(actual.tables - wanted) if not (actual.all_tables or adds_only) else []:
         drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(publication, identifier(table))
         run = statements(f"removing {table} from publication {name}", drop)
         alike = f"remove from {name}"

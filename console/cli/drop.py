@@ -77,7 +77,7 @@ def command(
         if (goes or state) and not yes:
             confirm("Remove all of this?")
         if goes or state:
-            _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, said=not as_json)
+            _remove(pipeline, only, topics=topics, keep_sinks=keep_sinks, held=bool(state), said=not as_json)
         if not only:
             # Also where nothing else is left: else the next pipeline of that name goes on with it. Not of one that is
             # refused: what was begun goes on.
@@ -114,7 +114,7 @@ def _planned(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sink
     return [] if only else actions
 
 
-def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool, said: bool) -> None:
+def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool, held: bool, said: bool) -> None:
     from connectors.actions import Action
     from connectors.drop import drop
     from operations.freshness.note import forget_source_note
@@ -133,6 +133,11 @@ def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks
         forget(pipeline)
         forget_source_note(pipeline)
 
+    def show(action: Action) -> None:
+        # The step looks also where there was nothing to remove: a `run` may have begun since.
+        if said and (action.kind != "state" or held or keep_sinks):
+            click.echo(f"{action.kind} {'stays' if action.after else 'removed'}")
+
     if only:
         sinks()
         return
@@ -141,9 +146,7 @@ def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks
     detail, after = ("what sinks hold stays", "present") if keep_sinks else ("remove what sinks hold", None)
     drop(
         pipeline,
-        (lambda action: click.echo(f"{action.kind} {'stays' if action.after else 'removed'}"))
-        if said
-        else (lambda action: None),
+        show,
         topics=topics,
         first=[Action("state", pipeline.name, detail, "present", after, lambda servers: state())],
     )

@@ -120,7 +120,9 @@ def capture(say: Say, pipeline: Pipeline) -> None:
     from connectors.apply import apply
     from operations.generations.kept_views import with_kept_views
 
-    for action in apply(with_kept_views(pipeline), adds_only=True).actions:
+    shapes = [shape for seen in known_shapes(pipeline).tables.values() for shape in seen]
+    generated = {f"{shape.table.qualified}.{column}" for shape in shapes for column in shape.table.generated}
+    for action in apply(with_kept_views(pipeline), adds_only=True, generated=generated).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
 
 

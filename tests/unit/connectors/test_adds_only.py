@@ -14,14 +14,16 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.log.client import Topic
 from cdc.pipeline import Pipeline
+from cdc.shapes import Shape, Shapes
 from connectors import plan as planning
 from connectors.actions import Action
+from connectors.brought import brought_to_tables
 from connectors.captured.captured import Captured
 from connectors.connector import RunningConnector
 from connectors.database.publication import SENT, Publication
 from connectors.database.sightings import Sighting
 from connectors.database.truncate import TRIGGERS, function_body
-from connectors.debezium import brought_to_tables, connector_config
+from connectors.debezium import connector_config
 from connectors.names import Names
 from connectors.rest import Status
 from connectors.topics import FOR_EVER, LAG, wanted_topics
@@ -127,9 +129,12 @@ def shown(actions: list[Action]) -> list[str]:
 def test_it_is_how_run_captures(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
-    def plan(*_: object, adds_only: bool) -> list[object]:
-        asked.append(adds_only)
+    def plan(*_: object, adds_only: bool, generated: set[str]) -> list[object]:
+        asked.extend((adds_only, generated))
         return []
+
+    once, now = (Shape(replace(table("flights"), generated=names)) for names in (("g",), ()))
+    monkeypatch.setattr("operations.schema.steps.known_shapes", lambda _: Shapes({FLIGHTS: (once, now)}))
 
     for name in ("open_servers", "changing"):
         monkeypatch.setattr(f"connectors.apply.{name}", nullcontext)
@@ -138,7 +143,7 @@ def test_it_is_how_run_captures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connectors.apply.wait_ready", lambda _: None)
     monkeypatch.setattr("operations.generations.kept_views.with_kept_views", lambda one: one)
     capture(str, OLD)
-    assert asked == [True]
+    assert asked == [True, {f"{FLIGHTS}.g"}]
 
 
 def test_nothing_of_a_newer_file_is_taken_back(servers: Any) -> None:
@@ -203,7 +208,8 @@ def test_a_topic_that_is_made_anew_is_made_as_it_was(servers: Any, monkeypatch: 
 
 
 def test_a_publication_of_another_role_that_lacks_nothing_is_no_error(servers: Any) -> None:
-    theirs = replace(actual(of(FLIGHTS)).publication, owned=False, owner="dba")
+    there = actual(of(FLIGHTS)).publication
+    theirs = replace(there, tables=there.tables | {"public.extra"}, owned=False, owner="dba")
     assert planning.plan(servers, actual(of(FLIGHTS), publication=theirs), adds_only=True) == []
 
 
@@ -212,6 +218,48 @@ def test_a_table_that_is_gone_stays_in_the_list_with_its_gap(servers: Any, monke
     monkeypatch.setattr(planning, "read_catalogue", lambda *_, **__: Catalogue())
     servers.pipeline = pipeline(source={"tables": ["public.*"]})
     assert "snapshot" not in {action.kind for action in planning.plan(servers, actual(of(FLIGHTS)), adds_only=True)}
+
+
+@pytest.mark.parametrize(
+    ("option", "set_by"),
+    [
+        ("column.exclude.list", "public.flights.ssn"),
+        ("column.exclude.list", r"public\.flights\.ssn"),  # as we write it
+        ("column.exclude.list", r"public\.new\.n,public\.flights\.ssn"),
+        ("message.key.columns", "public.flights:id"),
+        ("message.key.columns", "(.*).flights:id;public.new:id"),
+    ],
+)
+def test_a_list_that_a_newer_file_has_set_by_hand_stays(servers: Any, option: str, set_by: str) -> None:
+    """A column that somebody had just excluded flowed into Kafka again after a partition was attached."""
+    servers.pipeline = pipeline(source={"tables": ["public.*"]})
+    there = actual(of(FLIGHTS, COME), facts={**facts(FLIGHTS, generated=("g",)), **facts(COME)})
+    running = {**there.connector.config, option: set_by}
+    there.connector = replace(there.connector, config=running)
+    plan = planning.plan(servers, there, adds_only=True, generated=[f"{FLIGHTS}.once"])
+    [connector] = [action for action in plan if action.kind == "connector"]
+    assert "table.include.list" in connector.after and option not in connector.after
+
+
+def test_a_list_that_the_older_file_sets_by_hand_does_not_come_back(servers: Any) -> None:
+    servers.pipeline = pipeline(connect={"options": {"column.exclude.list": "public.flights.ssn"}})
+    assert planning.plan(servers, actual(of(FLIGHTS)), adds_only=True) == []
+
+
+def test_lists_of_ours_follow_the_tables(servers: Any) -> None:
+    """Of a column that is generated no more (DROP EXPRESSION) the values come; a key is named as its index is now."""
+    there = actual(of(FLIGHTS), facts=facts(FLIGHTS, has_primary_key=False))
+    lists = {
+        "column.exclude.list": r"(?-i)public\.flights\.once,public\.new\.n",
+        "message.key.columns": r"(?-i)public\.flights:b,a",
+    }
+    there.connector = replace(there.connector, config={**there.connector.config, **lists})
+    now = {**THEIRS, **there.facts}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "read_facts", lambda *_: now)
+        [connector] = planning.plan(servers, there, adds_only=True, generated=[f"{FLIGHTS}.once"])
+    after = {"column.exclude.list": r"public\.new\.n", "message.key.columns": r"public\.flights:id"}
+    assert (connector.before, connector.after) == (lists, after)
 
 
 @pytest.mark.parametrize("policy", ["reselect", "full"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -146,6 +146,43 @@ def test_a_drop_tells_that_dead_letters_are_forgotten(
     monkeypatch.setattr("operations.generations.targets.sink_state", lambda *_: ["search: its indices"])
     output = CliRunner().invoke(command, [str(FILE), "--dry-run", *words]).output
     assert ("dead letters of " in output) == told
+
+
+@pytest.mark.parametrize(
+    ("words", "held", "told"),
+    [([], ["cache: its keys"], ["state removed"]), ([], [], []), (["--keep-sinks"], [], ["state stays"])],
+)
+def test_a_drop_says_that_state_is_removed_where_there_is_some(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], held: list[str], told: list[str]
+) -> None:
+    """It did where no sink had ever run. It is looked at all the same, for one may run since the question."""
+    looked = list[str]()
+
+    def drop(_: object, show: Callable[[Action], None], *, topics: bool, first: Sequence[Action]) -> None:
+        assert not topics
+        for action in first:
+            action.run(site())
+        for action in (*first, Action("slot", "s", "drop", "present", None)):
+            show(action)
+
+    monkeypatch.setattr("cdc.pipeline.load", lambda _: pipeline())
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [Action("slot", "s", "drop", "present")])
+    monkeypatch.setattr("connectors.drop.drop", drop)
+    for name in (
+        "operations.state.folder.refuse_not_begun",
+        "console.cli.drop._forget_letters",
+        "operations.freshness.note.forget_source_note",
+        "operations.recapture.forget_begun",
+        "operations.run.source_watch.forget",
+        "operations.state.folder.state_dir",
+    ):
+        monkeypatch.setattr(name, lambda *_, **__: None)
+    monkeypatch.setattr("operations.generations.targets.drop_sink_state", lambda *_: looked.append("sinks"))
+    monkeypatch.setattr("operations.generations.targets.sink_state", lambda *_: list(held))
+    output = CliRunner().invoke(command, [str(FILE), "--yes", *words]).output
+    lines = [line for line in output.splitlines() if line.startswith(("state ", "slot "))]
+    assert lines == [*told, "slot removed"]
+    assert looked == ([] if words else ["sinks"])
 
 
 def test_lists_of_names_are_one_by_one() -> None:

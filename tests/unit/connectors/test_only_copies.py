@@ -47,7 +47,13 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = SimpleNamespace(
         pipeline=loaded, names=Names.of(loaded), setup=setup, source=None, connect=None, connector="c"
     )
-    made.kafka = SimpleNamespace(describe=there)
+    held = {"flights-events": 3, "flights-events.order": 1, "flights.public.planes": 2}
+
+    def ends(topics: dict[str, int], *, written: bool) -> dict[str, dict[int, int]]:
+        assert written, "also of transactions that are under way"
+        return {name: {part: held[name] * part for part in range(count)} for name, count in topics.items()}
+
+    made.kafka = SimpleNamespace(describe=there, ends=ends, held=held)
     monkeypatch.setattr(dropping, "open_servers", lambda _: nullcontext(made))
     return made
 
@@ -76,6 +82,14 @@ def test_each_topic_is_deleted_once(servers: Any) -> None:
 def test_what_is_asked_before_anything_is_dropped(servers: Any) -> None:
     assert deleted_for_good(servers.pipeline) == dict.fromkeys(EVENTS, "events") | {"flights.public.planes": "versions"}
     assert only_copies(pipeline(), there(EVENTS)) == {}, "a file without an outbox has none"
+
+
+def test_of_a_topic_that_never_held_a_record_nothing_goes(servers: Any) -> None:
+    """A recapture was refused to who has declared an outbox and not used it yet."""
+    servers.kafka.held.update(dict.fromkeys(EVENTS, 0))
+    assert deleted_for_good(servers.pipeline) == {"flights.public.planes": "versions"}
+    others, versions = plan_drop(servers, topics=True)
+    assert {*EVENTS} <= {*others.names} and versions.names == ("flights.public.planes",)
 
 
 @pytest.mark.parametrize(

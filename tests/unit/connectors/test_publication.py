@@ -129,6 +129,14 @@ def test_a_publication_of_another_role_is_refused_before_anything_is_done() -> N
     assert plan_publication(publication("s.a", owner="dba", owned=False), "p", ["s.a"], 170000) == ([], [])
 
 
+def test_who_only_adds_is_not_refused_for_what_would_be_taken_back() -> None:
+    """A partition that was attached was not captured, for the sake of a table of somebody else's in the publication."""
+    theirs = publication("s.a", "s.extra", owner="dba", owned=False, filtered=frozenset({"s.extra"}))
+    assert plan_publication(theirs, "p", ["s.a"], 170000, adds_only=True) == ([], [])
+    with pytest.raises(SourceError, match=r"must change \(add table s\.b\), and belongs to dba"):
+        plan_publication(theirs, "p", ["s.a", "s.b"], 170000, adds_only=True)
+
+
 @pytest.mark.parametrize(
     ("actual", "name", "refused"),
     [

@@ -151,12 +151,15 @@ class Sender:
         return Walk(tail, view, sending.sees, cursor, documents=sending.documents, why=why), cursor is None
 
     def _next(self, walk: Walk, delivery: Delivery) -> list[Told]:
-        """The next step's events, and those of the one behind it if the batch that was begun ends there: pages begin at
-        what was taken, and where a filter hides changes they began elsewhere then.
+        """The next step's events, and those of the ones behind it up to where the batch ends that was begun: pages begin
+        at what was taken, with one change, and began elsewhere then. They are no more than that batch had, and a page.
         """
         found, end = walk.step(), parse_cursor(delivery.begun or "")
-        if found and end is not None and walk.cursor.precedes(end):
+        while found and end is not None and walk.cursor.precedes(end):
+            before = walk.cursor
             found += walk.step()
+            if walk.cursor == before:  # the stream is gone, or ends before
+                break
         return found
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:

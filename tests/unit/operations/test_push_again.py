@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from operations.push import walk
+from operations.push.cursor import Cursor
 from operations.push.verdict import Verdict
 from tests.support.pushed import folded
 from tests.unit.operations.test_push_place import EVEN, Killed, World, seen, world
@@ -61,3 +62,39 @@ def test_a_batch_that_was_begun_is_the_same_where_a_filter_has_parted_it_by_page
         told = [each.data["key"] for each in one.came if each.name == "change"]
         assert len(told) == len(set(told)) == 4 and folded(one.came) == seen(one, EVEN), lives
     assert lives > 4, "none was killed"
+
+
+def test_a_batch_that_was_begun_is_the_same_however_few_changes_pages_begin_with() -> None:
+    """A walk begins with one change, then two: the end of a batch of more than three lay behind both, and what had come
+    came once more in batches with other ids."""
+    for lives in count(1):
+        one = world(0)
+        one.run(batch=100)
+        for number in range(60):
+            one.write(f"k{number}", {"n": number})
+        one.lives = lives
+        try:
+            one.run(batch=100)
+            break
+        except Killed:
+            one.lives = 10**6
+        one.run(batch=100)
+        told = [each.data["key"] for each in one.came if each.name == "change"]
+        assert told == list(one.documents[1]), lives
+    assert lives > 8, "none was killed"
+
+
+def test_who_looks_for_the_end_of_a_batch_in_a_stream_that_ends_before_sends_what_there_is() -> None:
+    """A server that came back with an older file: nothing more comes, and it must not be asked for ever."""
+    one = world(0)
+    one.run(batch=100)
+    for number in range(10):
+        one.write(f"k{number}", {"n": number})
+    one.lives = 2
+    with suppress(Killed):
+        one.run(batch=4)
+    one.lives = 10**6
+    del one.streams[1][3:]
+    one.noted["sending"] = Cursor(1, "1" * 16, b"99-0").text()
+    one.run(batch=4)
+    assert [each.data["key"] for each in one.came if each.name == "change"][-2:] == ["k0", "k1"]

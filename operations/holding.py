@@ -83,7 +83,7 @@ class Holding:
         found = dict[str, Holds]()
         # A warehouse's table has no index: each part would go through it once more.
         for part in (keys,) if self.opened.warehouse else parts(keys, self._size):
-            held = self.target.get(self.view.name, part)
+            held = self.target.get(self.view.name, part, len(part))
             self._size.read([len(one.document) for one in held.values()] or [0])
             found |= {key: self._holds(one) for key, one in held.items()}
         return found

@@ -110,8 +110,10 @@ class Target(Protocol):
     Built by ``sinks.factory.open_target``.
     """
 
-    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
-        """What the target holds under these keys right now (no refresh needed); absent keys are left out."""
+    def get(self, target: str, keys: Sequence[str], at_once: int = 1) -> dict[str, Held]:
+        """What the target holds under these keys right now (no refresh needed); absent keys are left out. Of so many
+        the caller knows that they fit into one answer; sizes of more are learned on the way.
+        """
         ...
 
     def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:

@@ -23,11 +23,11 @@ MAX_PAGE = 5000  # Elasticsearch's own limit is 10,000 hits
 GET_COUNT = 500
 
 
-def get(client: Elasticsearch, target: Target, keys: Sequence[str]) -> dict[str, Held]:
-    """Multi-get, realtime: sees a write before it was refreshed. Raises the client's errors, and SinkRefused when
-    somebody has closed the index; in one that is not there is nothing."""
+def get(client: Elasticsearch, target: Target, keys: Sequence[str], at_once: int = FIRST) -> dict[str, Held]:
+    """Multi-get, realtime: sees a write before it was refreshed; ``at_once`` as in the contract. Raises the client's
+    errors, and SinkRefused when somebody has closed the index; in one that is not there is nothing."""
     found: dict[str, Held] = {}
-    for key, doc in _docs(client, target, target.concrete, keys):
+    for key, doc in _docs(client, target, target.concrete, keys, at_once):
         if "error" in doc and doc["error"].get("type") != NO_INDEX:
             raise _unreadable(target.concrete, doc)
         # A shard looks at the id alone; what has another routing is what `scan` tells under a stray key.
@@ -37,10 +37,10 @@ def get(client: Elasticsearch, target: Target, keys: Sequence[str]) -> dict[str,
 
 
 def _docs(
-    client: Elasticsearch, target: Target, index: str, keys: Sequence[str], *, source: bool = True
+    client: Elasticsearch, target: Target, index: str, keys: Sequence[str], first: int, *, source: bool = True
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the server says of each key."""
-    size = PageSize(GET_COUNT, FIRST if source else GET_COUNT)
+    size = PageSize(GET_COUNT, first)
     asked = [_asked(target.address(key)) for key in keys]
 
     def ask(start: int, count: int) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def versions(client: Elasticsearch, target: Target, index: str, keys: Sequence[s
     """Held versions by key, realtime, without the documents. Raises the client's errors, and SinkRefused when there is
     no such index or alias, or it is closed (the server says so document by document)."""
     found: dict[str, int] = {}
-    for key, doc in _docs(client, target, index, keys, source=False):
+    for key, doc in _docs(client, target, index, keys, GET_COUNT, source=False):
         if "error" in doc:
             raise _unreadable(index, doc)
         if doc.get("found"):

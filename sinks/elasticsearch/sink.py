@@ -136,11 +136,11 @@ class ElasticsearchSink:
         of the document's own write would then be refused."""
         return self._retrying(lambda: read.versions(self._client, target, target.writer, keys)) if keys else {}
 
-    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
+    def get(self, target: str, keys: Sequence[str], at_once: int = 1) -> dict[str, Held]:
         """See the contract. Nothing has the empty id, and a question for it would be refused with all the others; one
         that is longer than ours may be is asked for, because somebody else may have put it there."""
         with translated(self._settings.who, "get"):
-            return read.get(self._client, self._target(target), [key for key in keys if key])
+            return read.get(self._client, self._target(target), [key for key in keys if key], at_once)
 
     def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
         """See the contract: documents and fences. A key that no document can have is not asked for."""

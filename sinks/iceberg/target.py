@@ -38,8 +38,9 @@ class IcebergTarget:
         self._place = Place.of_config(config)
         self._targets: Mapping[str, Mapping[str, Any]] = config["targets"]
 
-    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
-        """See the contract; of a key that the table has several times all rows, and their largest version."""
+    def get(self, target: str, keys: Sequence[str], at_once: int = 1) -> dict[str, Held]:
+        """See the contract; of a key that the table has several times all rows, and their largest version. Rows come
+        in Arrow's batches, however many are asked for."""
         found: dict[str, list[Held]] = {}
         asked = set(keys)
         for batch in self.batches(target, keys):

@@ -199,14 +199,13 @@ class Reads:
         """
         return where.own if self._cluster else _prefix(where, self._client.hmget(where.pointer, FIELDS))
 
-    def get(self, where: Names, keys: Sequence[str]) -> dict[str, Held]:
-        """What is there under these keys.
+    def get(self, where: Names, keys: Sequence[str], at_once: int = 1) -> dict[str, Held]:
+        """What is there under these keys; ``at_once`` as in the contract.
 
         Raises:
             Moving: values are being renamed.
         """
-        found: dict[str, Held] = {}
-        size = PageSize(SCAN_COUNT)
+        found, size = dict[str, Held](), PageSize(SCAN_COUNT, at_once)
         for part in parts(keys, size):
             page = self._settled(where, [names.encoded(key) for key in part])
             size.read([len(held.document) for held in page] or [0])  # who are not there are not asked for one by one

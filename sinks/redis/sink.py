@@ -158,10 +158,10 @@ class RedisSink:
             fault = "the document is empty"  # which the script would take for a delete
         return rejected(fault) if fault else None
 
-    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
+    def get(self, target: str, keys: Sequence[str], at_once: int = 1) -> dict[str, Held]:
         """See the contract."""
         with self._server.once("get"):
-            return self._reads().get(self._where(target), keys)
+            return self._reads().get(self._where(target), keys, at_once)
 
     def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
         """See the contract: a version stays where its value was deleted, and never moves."""

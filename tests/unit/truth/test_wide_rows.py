@@ -14,6 +14,10 @@ from cdc.paging import MOST_BYTES
 from cdc.view import View
 from operations.holding import Holding
 from sinks.contract import Held
+from sinks.elasticsearch.read import get as got
+from sinks.elasticsearch.settings import Target as Place
+from sinks.redis.names import Names
+from sinks.redis.read import Reads
 from truth.pages import Pages
 from truth.rows import FETCH, FETCHED_CHARS, LOOKED_UP, Row, read_rows, rows_of_ids
 
@@ -116,9 +120,18 @@ class Target:
     def __init__(self, size: int) -> None:
         self.document, self.asked = b'{"x":"%s"}' % (b"x" * size), list[int]()
 
-    def get(self, _view: str, keys: list[str]) -> dict[str, Held]:
+    def get(self, _view: str, keys: list[str], _at_once: int) -> dict[str, Held]:
         self.asked.append(len(keys))
         return {key: Held(key, 1, self.document) for key in keys if key.isdigit()}
+
+
+def held_by(target: Target, monkeypatch: pytest.MonkeyPatch, *, warehouse: bool = False) -> Holding:
+    monkeypatch.setattr("operations.holding.open_target", lambda _: target)
+    monkeypatch.setattr("operations.holding.sink_config", lambda *_: None)
+    monkeypatch.setattr(Holding, "_holds", lambda _self, held: len(held.document))
+    pipeline = SimpleNamespace(name="p")
+    opened = SimpleNamespace(number=1, token=1, sink="s", part=None, pipeline=pipeline, warehouse=warehouse)
+    return Holding(cast(Any, opened), VIEW)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +148,46 @@ def test_what_is_held_is_looked_at_by_as_many_as_fit(
 ) -> None:
     """Two thousand documents were held for the digests of them; of a table a part costs as much as all."""
     target = Target(size)
-    monkeypatch.setattr("operations.holding.open_target", lambda _: target)
-    monkeypatch.setattr("operations.holding.sink_config", lambda *_: None)
-    monkeypatch.setattr(Holding, "_holds", lambda _self, held: len(held.document))
-    pipeline = SimpleNamespace(name="p")
-    opened = SimpleNamespace(number=1, token=1, sink="s", part=None, pipeline=pipeline, warehouse=warehouse)
-    holding = Holding(cast(Any, opened), VIEW)
+    holding = held_by(target, monkeypatch, warehouse=warehouse)
     assert holding.get(keys).keys() == {key for key in keys if key.isdigit()}
     assert max(target.asked) <= most and len(target.asked) <= times
+
+
+class Searched(Target):
+    """The same behind the reader of a search sink, which asks for as many at once as it likes itself."""
+
+    def get(self, _view: str, keys: list[str], at_once: int) -> dict[str, Held]:
+        return got(cast(Any, self), Place("v", "i", 1, {}), keys, at_once)
+
+    def mget(self, docs: list[dict[str, str]], **_how: Any) -> Any:
+        self.asked.append(len(docs))
+        found = [{"_id": one["_id"], "found": True, "_version": 1, "_source": self.document} for one in docs]
+        return SimpleNamespace(body={"docs": found}, meta=None)
+
+
+class Cached(Target):
+    """The same behind the reader of a cache."""
+
+    def get(self, _view: str, keys: list[str], at_once: int) -> dict[str, Held]:
+        return Reads(cast(Any, self), cluster=True).get(Names("p:", "v"), keys, at_once)
+
+    def pipeline(self, transaction: bool) -> Any:
+        asked = list[bytes]()
+
+        def execute(raise_on_error: bool) -> list[bytes | None]:
+            self.asked.append(len(asked) // 2)
+            return [self.document, None] * (len(asked) // 2)
+
+        return SimpleNamespace(get=asked.append, execute=execute)
+
+
+@pytest.mark.parametrize(("target", "first", "later"), [(Searched(10), 13, 5), (Cached(10), 12, 2)])
+def test_what_fits_is_learned_once_for_all_pages(
+    target: Target, first: int, later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part of what was bounded already began with one document again: sixty requests for 2,000 keys."""
+    holding = held_by(target, monkeypatch)
+    for times in (first, later, later):
+        target.asked.clear()
+        assert len(holding.get([str(at) for at in range(2_000)])) == 2_000
+        assert len(target.asked) <= times

@@ -1,5 +1,5 @@
-"""How many documents, rows or entries are asked for at once: an answer stays near a size that both ends can hold,
-whatever they are."""
+"""How many documents, rows or entries are asked for at once: an answer stays near a size that both ends can hold.
+What is known of sizes is what came before: the first answer of large ones behind small ones may be larger."""
 
 from __future__ import annotations
 

@@ -73,13 +73,14 @@ class Feed:
 
     Attributes:
         away: the server has not answered, and nobody need find that out for himself.
+        size: how many changes are read at once, by what the last ones held.
     """
 
     def __init__(self, place: Place, wake: Callable[[], None]) -> None:
         self.source, self._wake = Source(place), wake
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._ring: Ring | None = None
-        self.away = False
+        self.away, self.size = False, PageSize(PAGE)
         self._thread = threading.Thread(target=self._run, name=f"push {place.sink}/{place.view}", daemon=True)
 
     def start(self) -> None:
@@ -129,16 +130,16 @@ class Feed:
                 self._forget()
             self._stop.wait(PAUSE_SECONDS)
             return
-        place, size = tail.newest(standing), PageSize(PAGE)
+        place = tail.newest(standing)
         with self._lock:
             self._ring, self.away = (ring := Ring(standing, place)), False
         self._wake()  # who has read up to here meanwhile by himself
         while not self._stop.is_set():
             began = time.monotonic()
             tail.wait(standing, place, BLOCK_MS)
-            entries = tail.after(standing, place, size.count)
+            entries = tail.after(standing, place, self.size.count)
             if entries:
-                size.read(entry.size for entry in entries)
+                self.size.read(entry.size for entry in entries)
                 place = entries[-1].place
                 with self._lock:
                     ring.add(entries)

@@ -156,7 +156,9 @@ class Streams:
             shared.feed.start()
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
-        walk = Walk(shared.feed.source.tail(), place.view, sees, cursor, documents=documents)
+        # Who comes again is some changes behind: from one on, each would take as many requests as doublings lead there.
+        first = shared.feed.size.count
+        walk = Walk(shared.feed.source.tail(), place.view, sees, cursor, documents=documents, first=first)
         subscriber = Subscriber(shared, walk, sees, self._leaving, self._leave)
         shared.readers.add(subscriber)
         return subscriber

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cdc.errors import SinkUnavailable
-from cdc.paging import PageSize
+from cdc.paging import FIRST, PageSize
 from operations.push import events
 from operations.push.cursor import RESET, Cursor, number_of, parse_cursor
 from operations.push.events import Told
@@ -20,7 +20,8 @@ from sinks.contract import Held
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.stream.tail import Standing
 
-# Changes of one page, at the most: of large documents they are fewer.
+# Changes of one page, at the most. Where large documents were read they are fewer, but their sizes are only known once
+# they have come: the first page of large ones behind small ones may be of so many.
 PAGE = 500
 BEGUN, UNKNOWN, BEHIND = "this is the beginning", "this cursor is none of this stream", "the next changes are gone"
 PROMOTED, ANEW, READ_ANEW = (
@@ -43,6 +44,7 @@ class Walk:
         cursor: to go on from; anything that is none begins with ``reset``; None: the beginning.
         documents: whether everything that is there is told first; else only what comes from now on.
         why: it begins, where there is no cursor.
+        first: changes of the first page, where others have learned how many fit.
 
     Attributes:
         live: all that was there has been told, and what comes follows.
@@ -57,6 +59,7 @@ class Walk:
         *,
         documents: bool = True,
         why: str = BEGUN,
+        first: int = FIRST,
     ) -> None:
         self._tail, self._view, self._sees, self._documents = tail, view, sees, documents
         self._cursor = None if cursor is None else parse_cursor(cursor)
@@ -64,7 +67,7 @@ class Walk:
         self._why = why if cursor is None else none if self._cursor is None else ""
         self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
         self._held: tuple[bytes, list[Held]] | None = None  # a page of documents that is next
-        self._size = PageSize(PAGE)
+        self._size = PageSize(PAGE, first)
         self._empty = False  # nothing was told since the last reset
         self.live = False
 

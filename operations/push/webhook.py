@@ -151,8 +151,8 @@ class Sender:
         return Walk(tail, view, sending.sees, cursor, documents=sending.documents, why=why), cursor is None
 
     def _next(self, walk: Walk, delivery: Delivery) -> list[Told]:
-        """The next step's events, and those of the ones behind it up to where the batch ends that was begun: pages begin
-        at what was taken, with one change, and began elsewhere then. They are no more than that batch had, and a page.
+        """The next step's events, and those of the ones behind it up to where the batch ends that was begun: pages
+        begin at what was taken, with one change, and began elsewhere then. They are what that batch had, and a page.
         """
         found, end = walk.step(), parse_cursor(delivery.begun or "")
         while found and end is not None and walk.cursor.precedes(end):

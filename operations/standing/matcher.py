@@ -25,7 +25,7 @@ from sinks.redis.stream.tail import Entry, Standing, Tail
 NOT_KEPT = "`run` has not begun to keep the view's changes yet"
 # Versions of one request to the search server: with many queries one of four thousand costs it little more than one of
 # a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after. So
-# that reading them does not come to more either, it begins with one.
+# that reading them does not come to more either, it begins with one, and goes on by what was read lately.
 FIRST, BATCH, BATCH_BYTES = 250, 4_000, 8 << 20
 # Between two looks whether queries have changed.
 LOOK_SECONDS = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from operations.push.cursor import Cursor
 from operations.push.events import Changes
 from operations.push.feed import Feed
 from operations.push.lens import Lens
+from operations.push.streams import Streams, _Shared
 from operations.push.walk import PAGE, Walk
 from operations.standing import backfill
 from operations.standing.matcher import BATCH_BYTES
@@ -69,11 +71,12 @@ def walked(tail: Stream) -> None:
     raise AssertionError("it never comes to an end")
 
 
-def fed(tail: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def fed(tail: Stream, monkeypatch: pytest.MonkeyPatch) -> Feed:
     monkeypatch.setattr("operations.push.feed.Source", lambda _: SimpleNamespace(tail=lambda: tail))
     feed = Feed(cast(Any, SimpleNamespace(sink="s", view="v")), lambda: None)
     tail.on_end = feed.close
     feed._follow(cast(Any, tail))
+    return feed
 
 
 @pytest.mark.parametrize("sizes", [[2 * MB] * 120, [*([100] * 40), *([2 * MB] * 120)]])
@@ -84,6 +87,36 @@ def test_a_page_of_large_changes_is_bounded(sizes: list[int], monkeypatch: pytes
         following(tail)
         assert tail.largest <= 2 * MOST_BYTES and tail.read() == tail.entries
         assert max(len(page) for page in tail.pages[60:]) * 2 * MB <= BYTES
+
+
+def test_of_large_ones_behind_many_small_ones_one_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of sizes is what came before, which is no cap: one page has as many as small ones had,
+    however large they are, and all behind it fit."""
+    for following in (walked, lambda one: fed(one, monkeypatch)):
+        tail = stream(*([100] * 1_011), *([20_000] * 1_100))
+        following(tail)
+        assert tail.read() == tail.entries and max(map(len, tail.pages)) == PAGE
+        large = [len(page) for page in tail.pages if sum(entry.size for entry in page) > BYTES]
+        assert large == [PAGE]
+
+
+def test_who_comes_again_reads_as_many_at_once_as_the_feed_has_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one on it took ten requests to be 300 further, of each of thousands that come again together."""
+    tail = stream(*([100] * 5_000))
+    feed = fed(tail, monkeypatch)
+    tail.pages.clear()
+
+    async def comes() -> None:
+        streams = Streams()
+        streams._shared["v",] = _Shared(feed)
+        place = cast(Any, SimpleNamespace(key=("v",), view="v"))
+        subscriber = streams.subscribe(place, Changes(Lens.of(None)), Cursor(1, MARK, b"4700-0").text())
+        while not subscriber._walk.live:
+            await subscriber._next()
+        subscriber.close()
+
+    asyncio.run(comes())
+    assert [len(page) for page in tail.pages] == [300]
 
 
 def test_small_ones_come_by_hundreds_soon(monkeypatch: pytest.MonkeyPatch) -> None:

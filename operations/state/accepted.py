@@ -242,12 +242,11 @@ def _entries(part: Any) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8)  # who watches asks every second
 def _document(text: str) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from cdc.pipeline.document import SyntaxProblem, parse
 
     try:
-        return YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+        return parse(text)[0].plain()  # as the file was loaded: another reader fails with a text that looks like a date
+    except SyntaxProblem:
         return None
 
 

@@ -14,6 +14,7 @@ from operations.metrics.pipelines import metrics
 from operations.push.health import push_report
 from operations.state.accepted import Text, note_running, only_saved, sinks_to_wait_for, this_process
 from operations.state.folder import register_of, running_path
+from operations.state.pausing import pause
 from operations.status.alive import ailments
 from operations.status.facts import judged
 from spark.disk.status import FlowStatus
@@ -117,6 +118,14 @@ def test_a_write_is_not_waited_for_in_a_sink_that_never_had_anything(saved: Pipe
     assert sinks_to_wait_for(saved) == ["cache"], "readers of it may be there"
     runs(saved, "no file: [")
     assert sinks_to_wait_for(saved) == ["cache", "other"]
+
+
+def test_a_text_that_looks_like_a_date_and_is_none(saved: Pipeline, tmp_path: Path) -> None:
+    """`status`, alarms and `/v1/wait` ended with a ValueError, of a file that `run` goes by."""
+    runs(saved, FILE.format(folder=tmp_path) + "alert: 2026-02-30\n")
+    assert sinks_to_wait_for(saved) == ["cache"] and only_saved(saved, "sinks", "other")
+    pause(saved, "other", None, lambda _: None)
+    assert is_(saved, "other")[0] == "paused"
 
 
 def test_never_for_none_at_all(tmp_path: Path) -> None:

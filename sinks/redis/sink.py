@@ -75,8 +75,15 @@ class RedisSink:
 
     def _not_written(self) -> SinkUnavailable | SinkRefused:
         """What a replica means: one that knows this sink is met in a fail-over, when the address leads to the former
-        master still."""
+        master still.
+
+        Raises:
+            SinkUnavailable: it does not answer (transient). SinkRefused: its keys are another sink's.
+        """
         what = f"{self._settings.who} is a replica and can't be written"
+        with self._server.once("setup"):  # of another pipeline's sink it may know the same views
+            for where in self._names.values():
+                self._refuse_others(self._server.client(), where)
         if any(self.living(view) is not None for view in self._names):
             return SinkUnavailable(
                 what, fix="`run` goes on once its url leads to the master; if it stays so, correct it"

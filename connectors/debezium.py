@@ -48,8 +48,11 @@ STATUS_MS = 100
 SIGNAL_POLL_MS = 1_000
 # Rows whose large values the re-selection remembers; each may be megabytes, and the worker's heap is 1 GB.
 CACHED_ROWS = 2_000
-# Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory.
+# Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory. Who has a
+# snapshot fetch fewer rows, for their size, has fewer in a chunk.
 CHUNK_ROWS = 8_192
+# How many rows of a table are held in memory while it is read.
+READING_OPTIONS = ("snapshot.fetch.size", "incremental.snapshot.chunk.size")
 
 # Fields of an event that nothing of ours reads: the newest state of a row is all that a compacted topic is about.
 UNREAD = ("before", "transaction", "ts_us", "ts_ns")
@@ -272,7 +275,7 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "signal.kafka.topic": pipeline.signal_topic,
         "signal.kafka.groupId": signal_group(pipeline),
         "signal.kafka.bootstrap.servers": pipeline.kafka.bootstrap,
-        "incremental.snapshot.chunk.size": str(CHUNK_ROWS),
+        "incremental.snapshot.chunk.size": str(min(CHUNK_ROWS, pipeline.source.snapshot_fetch_size)),
         # Chunks are bounded by keys that Debezium holds as text, whatever their type (timestamptz, inet, bit …): the
         # server must take them for that type, or it says that there is no such operator, and the table is skipped.
         "driver.stringtype": "unspecified",
@@ -284,6 +287,12 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": pipeline.notification_topic,
     }
+
+
+def rows_at_once(pipeline: Pipeline) -> int:
+    """The most rows of a table that the connector holds while it reads one; 0 where `connect.options` have none."""
+    config = _snapshots(pipeline) | {key: _text(value) for key, value in pipeline.connect.options.items()}
+    return max(int(config[name]) if config[name].isdecimal() else 0 for name in READING_OPTIONS)
 
 
 def _producer(pipeline: Pipeline) -> dict[str, str]:

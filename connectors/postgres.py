@@ -286,9 +286,11 @@ def is_policy(error: psycopg.Error) -> bool:
     return error.diag.source_function == "check_enable_rls"
 
 
-def unless_locked(connection: Connection, query: LiteralString, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The rows of a question that Postgres only answers under a lock, like its words for an expression; none if
-    somebody has locked one of the tables, or waits to, for longer than UNLOCKED_WAIT."""
+def unless_locked(
+    connection: Connection, query: LiteralString, values: Sequence[Any] | Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """The rows of a question that Postgres only answers under a lock, like its words for an expression or a file's
+    size; none if somebody has locked one of the tables, or waits to, for longer than UNLOCKED_WAIT."""
     found: list[tuple[Any, ...]] = []
     with connection.transaction():
         before = connection.execute("SELECT current_setting('lock_timeout')").fetchone()

@@ -12,8 +12,9 @@ from cdc.records.position import FIRST_LSN
 from cdc.types import spark_type
 from cdc.types.times import canonical_date, canonical_timestamp
 from cdc.view import View
-from operations.holding import holding
+from operations.holding import Document, holding
 from operations.opened import Opened
+from truth.values import exact
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,17 @@ class Found:
 
     Attributes:
         version: as the sink keeps it.
-        document: as JSON reads it; of a warehouse the row, with dates and times as the numbers that it keeps; None if
-            there is none.
+        document: in the form in which it is compared, numbers as JSON reads them; of a warehouse the row, with dates
+            and times as the numbers that it keeps; None if there is none.
         near: keys like the one that was asked for, that the sink does hold; only looked for when there is nothing.
+        shown: the document as the sink has it, with all digits and in its order: ``orjson`` writes it, and nothing
+            compares it.
     """
 
     version: int | None = None
     document: dict[str, Any] | None = None
     near: tuple[str, ...] = ()
+    shown: Mapping[str, Any] | None = None
 
 
 def place_of(view: View, version: int | None) -> int | None:
@@ -70,4 +74,12 @@ def held_under(generation: Opened, view: View, key: str) -> Found:
         found = held.documents([key]).get(key)
         if found is None:
             return Found(near=tuple(held.documents(alike(key, len(view.key)))))
-        return Found(found.version, found.documents[0])
+        return Found(found.version, found.documents[0], shown=_shown(found))
+
+
+def _shown(found: Document) -> Mapping[str, Any]:
+    try:
+        shown = None if found.text is None else exact(found.text)
+    except ValueError:
+        shown = None
+    return shown if isinstance(shown, dict) else found.documents[0]  # a row, or what is no document, and says so

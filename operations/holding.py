@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from cdc.join.view import JoinedView
+from cdc.paging import PageSize, parts
 from cdc.stateful import StatefulView
 from cdc.types import merge_fields
 from cdc.view import View
@@ -20,6 +21,8 @@ from truth.columns import as_read, comparable_row, readable, with_singles
 from truth.digest import digest
 from truth.values import parse
 
+# Documents that are held while their digests are made, at the most: of large ones they are fewer.
+PAGE = 2_000
 # A key that a warehouse's table has twice has no digest of its own.
 TWICE = b"\xff" * 16
 
@@ -36,12 +39,14 @@ class Document(NamedTuple):
 
     Attributes:
         version: as the sink keeps it.
-        documents: as JSON reads it; of a warehouse the row, with dates and times as the numbers that it keeps. More
-            than one of a key that a warehouse's table has twice.
+        documents: in the form in which they are compared, numbers as JSON reads them; of a warehouse the row, with
+            dates and times as the numbers that it keeps. More than one of a key that a warehouse's table has twice.
+        text: as it stands, perhaps no JSON; None of a warehouse.
     """
 
     version: int
     documents: list[dict[str, Any]]
+    text: bytes | None = None
 
 
 class Holding:
@@ -60,7 +65,7 @@ class Holding:
     def __init__(self, opened: Opened, view: View) -> None:
         self.opened, self.view = opened, view
         self.bounds: Callable[[str], Bounds] = lambda key: {}
-        self.within = 0
+        self.within, self._size = 0, PageSize(PAGE)
         numbers = (opened.number, opened.token)
         self.target = open_target(sink_config(opened.sink, opened.part, [view], {}, *numbers, opened.pipeline.name))
 
@@ -75,7 +80,13 @@ class Holding:
 
     def get(self, keys: Sequence[str]) -> dict[str, Holds]:
         """What is held under these keys; absent ones are left out."""
-        return {held.key: self._holds(held) for held in self.target.get(self.view.name, keys).values()}
+        found = dict[str, Holds]()
+        # A warehouse's table has no index: each part would go through it once more.
+        for part in (keys,) if self.opened.warehouse else parts(keys, self._size):
+            held = self.target.get(self.view.name, part)
+            self._size.read([len(one.document) for one in held.values()] or [0])
+            found |= {key: self._holds(one) for key, one in held.items()}
+        return found
 
     def expired(self, keys: Sequence[str], *, unversioned: bool) -> set[str]:
         """Those of some keys that are not there which a cache may have let expire; see ``RedisSink.expired``."""
@@ -89,8 +100,11 @@ class Holding:
 
     def documents(self, keys: Sequence[str]) -> dict[str, Document]:
         """What is held under these keys as JSON reads it; absent ones are left out."""
-        held = self.target.get(self.view.name, keys).values()
-        return {one.key: Document(one.version, [as_read(value) for value in self._values(one)]) for one in held}
+        return {held.key: self._document(held) for held in self.target.get(self.view.name, keys).values()}
+
+    def _document(self, held: Held) -> Document:
+        text = held.document if isinstance(held.document, bytes) else None
+        return Document(held.version, [as_read(value) for value in self._values(held)], text)
 
     def _holds(self, held: Held) -> Holds:
         values = self._values(held)

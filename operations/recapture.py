@@ -35,6 +35,7 @@ from connectors.servers import Servers, open_servers
 from connectors.snapshots.snapshot import wait_snapshot
 from operations.child_process import Apart
 from operations.edits.build import build
+from operations.edits.handing import noting
 from operations.erase.note import Note
 from operations.freshness.note import forget_source_note
 from operations.generations.outdated import cost
@@ -288,7 +289,8 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say, *, force: bool) -> tupl
     if not at.captured:
         with suppress(StateError):  # the next erasure says so, and that `apply` is the way out
             Note(pipeline).forget_topics()  # of a killed one: they are gone, and others get their names
-        apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
+        show = noting(pipeline, lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
+        apply(loads(data, str(file)), show)
         hand_over(pipeline, text_of(file, data))
     return at, data
 

@@ -2,7 +2,8 @@
 
 Still plain SQL and the pure joins of ``truth.joins``, nothing of the engine. Small tables, to which thousands of
 roots refer, are read once and kept; of the others only the rows that a page reaches, by key or by foreign key, to any
-depth. So memory is the small tables and one page, whatever the size of the source.
+depth. So memory is the small tables and one page, whatever the size of the source; of large roots a page has
+fewer.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Table
 from cdc.join.tree import Node
+from cdc.paging import MOST_BYTES
 from cdc.view import View
 from connectors.postgres import Connection
 from truth.assembled import marked
 from truth.joins import Assembly, expressions, used_columns
-from truth.rows import Row, has_index, is_small, looked_up, read_rows
+from truth.rows import Row, has_index, is_small, length_of, looked_up, read_rows
 from truth.spark_sql import FAILED, ask, canonical_rows, table_shape
 from truth.versions import History
 
@@ -80,7 +82,7 @@ class Pages:
     def documents(self, roots: Iterable[Sequence[Row]]) -> Iterator[list[tuple[str, dict[str, Any]]]]:
         """(id, marked document) of root rows, a page at a time; without ``fields`` and ``where``."""
         rows = chain.from_iterable(roots)
-        while page := list(islice(rows, self.size)):
+        while page := list(_some(rows, self.size)):
             if self._paged:
                 reached: dict[str, dict[tuple[str | None, ...], Row]] = {name: {} for name in self._paged}
                 self._descend(self.tree, page, reached)
@@ -163,3 +165,13 @@ class Pages:
             for row in rows:
                 kept.setdefault(tuple(row[name] for name in table.primary_key), row)
         return rows
+
+
+def _some(rows: Iterator[Row], most: int) -> Iterator[Row]:
+    """The next roots of a page: so many, or fewer where they are large."""
+    length = 0
+    for row in islice(rows, most):
+        yield row
+        length += length_of(row)
+        if length >= MOST_BYTES:
+            return

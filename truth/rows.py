@@ -15,6 +15,7 @@ from psycopg import sql
 
 from cdc.catalogue import Column, Table
 from cdc.keys import document_id, split_id
+from cdc.paging import PageSize, parts
 from cdc.pipeline import Source
 from cdc.types import type_key
 from cdc.view import View
@@ -25,10 +26,11 @@ from truth import values as truth
 from truth.altered import stored
 from truth.event_types import ALL, of_types
 
-# Rows a round trip to the server brings, and about how much text they may hold together; bounds memory.
-FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
+# Rows a round trip to the server brings, and about how much text they may hold together; bounds memory. It begins with
+# one row: a thousand of 3 MB, of which nothing was known yet, were 3 GB.
+FETCH, FETCHED_CHARS = 5_000, 8 << 20
 WHOLE = sql.SQL("")
-# Keys that one look-up names.
+# Keys that one look-up names, at the most.
 LOOKED_UP = 5_000
 # Key types whose canonical text is Postgres's own; a row with another key is found by reading all keys.
 PLAIN = frozenset(
@@ -97,7 +99,7 @@ def read_rows(
     only: sql.Composable = ALL,
     part: sql.Composable = WHOLE,
 ) -> Iterator[list[Row]]:
-    """All rows of a table, ``FETCH`` at a time.
+    """All rows of a table, a page at a time, of about ``FETCH`` rows or ``FETCHED_CHARS``.
 
     Args:
         connection: of ``snapshot``.
@@ -112,17 +114,33 @@ def read_rows(
     query = sql.SQL("SELECT {} FROM {}{} WHERE {}").format(_selected(table, wanted), _named(table), part, only)
     with connection.cursor(name=f"headwater_truth {table.qualified}") as cursor:
         cursor.execute(query)
-        size = FIRST_FETCH
-        while rows := cursor.fetchmany(size):
-            size = _next_size(rows)
-            yield [dict(zip(heads, row, strict=True)) for row in rows]
+        size = PageSize(FETCH, around=FETCHED_CHARS)
+
+        def fetched() -> Iterator[list[Row]]:
+            while rows := cursor.fetchmany(size.count):
+                yield [dict(zip(heads, row, strict=True)) for row in rows]
+
+        yield from _paged(fetched(), size)
 
 
-def _next_size(rows: Sequence[Sequence[str | None]]) -> int:
-    """How many rows to fetch next, by the length of some of these: wide rows come in small pages."""
-    some = rows[:: max(1, len(rows) // 50)]
-    length = sum(len(text or "") for row in some for text in row) // len(some) + 1
-    return max(50, min(FETCH, FETCHED_CHARS // length))
+def _paged(pieces: Iterator[list[Row]], size: PageSize) -> Iterator[list[Row]]:
+    """Pieces, each of as many rows as ``size`` said, as pages: to Spark each page is a job, however small it is."""
+    page, length = list[Row](), 0
+    for piece in pieces:
+        lengths = [length_of(row) for row in piece]
+        size.read(lengths or [0])
+        page += piece
+        length += sum(lengths)
+        if len(page) >= FETCH or length >= FETCHED_CHARS:
+            yield page
+            page, length = [], 0
+    if page:
+        yield page
+
+
+def length_of(row: Row) -> int:
+    """How much text a row holds."""
+    return sum(len(text) for text in row.values() if text)
 
 
 def matching_rows(
@@ -191,13 +209,16 @@ def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: S
     wanted = [*names, *(name for name in view.key if name not in names)]
     split = {one: texts for one in ids if len(texts := tuple(split_id(one, len(key)))) == len(key)}
     by_key = [one for one, texts in split.items() if all(map(read_back, key, texts))]
-    for start in range(0, len(by_key), LOOKED_UP):
-        piece = by_key[start : start + LOOKED_UP]
-        asked = set(piece)
-        values = [split[one] for one in piece]
-        rows = looked_up(connection, view.table, wanted, view.key, values, of_types(view, "t"))
-        if found := [row for row in rows if identity(view, row) in asked]:
-            yield found
+    size = PageSize(LOOKED_UP, around=FETCHED_CHARS)
+
+    def looked() -> Iterator[list[Row]]:
+        for piece in parts(by_key, size):
+            asked = set(piece)
+            values = [split[one] for one in piece]
+            rows = looked_up(connection, view.table, wanted, view.key, values, of_types(view, "t"))
+            yield [row for row in rows if identity(view, row) in asked]
+
+    yield from _paged(looked(), size)
     if others := split.keys() - set(by_key):
         for rows in read_rows(connection, view.table, wanted, of_types(view)):
             if found := [row for row in rows if identity(view, row) in others]:

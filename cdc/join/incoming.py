@@ -65,6 +65,10 @@ class Incoming(NamedTuple):
 
 TOMBSTONE = -1
 
+# Characters of a value that rows are joined by. Postgres's unique indexes take some 2,700 bytes of one (compressed), so
+# a longer one hardly joins anything; and a stored row has room for 16 MiB of those that it had before.
+LONGEST_JOIN = 1 << 16
+
 
 class RowMaker:
     """Makes stored rows of one table's changes; compiled once a worker.
@@ -83,6 +87,11 @@ class RowMaker:
             (index, name, convert)
             for index, name in enumerate(layout.columns)
             if (convert := types.json_converter(by_name[name])) is not None
+        ]
+        self._joins = [
+            (index, name)
+            for index, name in enumerate(layout.columns)
+            if name in layout.routes and types.may_be_large(by_name[name])
         ]
         self._sources = [
             (a.column, types.json_converter(by_name[a.column])) if a.column else (None, None) for a in layout.aggregates
@@ -103,7 +112,7 @@ class RowMaker:
                 holds; those that are not Spark SQL are not looked at.
 
         Raises:
-            DecodeError: a value is not of its column's type (terminal).
+            DecodeError: a value is not of its column's type, or too long to join rows by (terminal).
             UnavailableValue: Spark SQL over the row names a large column whose value is not in the event, or a row that
                 begins lacks one: it has come from another key, and no row of its own is before it (terminal).
         """
@@ -147,6 +156,8 @@ class RowMaker:
         for index, name, convert in self._checks:  # a bad value is found here, where its record is known
             if row[index] is not None and name not in unavailable:
                 convert(row[index])
+        if self._joins:
+            self._refuse_long(change, row)
         holes = [index for index, name in enumerate(columns) if name in unavailable] if unavailable else []
         if not self._sources:
             return row, tuple(holes)
@@ -164,6 +175,16 @@ class RowMaker:
                 value = 1 if _counts(aggregate) else (value if canonical is None else canonical(value))
             row.append(_plain(value))
         return row, tuple(holes)
+
+    def _refuse_long(self, change: Change, row: Sequence[Any]) -> None:
+        for index, name in self._joins:
+            value = row[index]
+            if type(value) is str and len(value) > LONGEST_JOIN:
+                raise DecodeError(
+                    f"record {_where(change)}: {name} of {self.layout.table.qualified} has a value of {len(value):,}"
+                    f" characters, and rows are joined by it: {LONGEST_JOIN:,} are the most",
+                    fix="shorten it at the source, or join by another column; the record is in the dead letters",
+                )
 
 
 def _where(change: Change) -> str:

@@ -23,6 +23,8 @@ from cdc.errors import StateError
 STAMP = 30
 LENGTH = STAMP + 4
 HEAD = LENGTH + 6
+# A length of seven digits would push what follows by one, and no reader would find the row again.
+ROOM = 1 << 24
 
 
 class Stamp(NamedTuple):
@@ -101,8 +103,17 @@ def body_of(row: Sequence[Any] | None) -> bytes:
 
 
 def write(stamp: Stamp, replaced: Sequence[Replaced], body: bytes, era: int = 0, refused: Stamp | None = None) -> bytes:
-    """Put a stored value together."""
+    """Put a stored value together.
+
+    Raises:
+        StateError: what it has to say beside the row has no room in it (terminal).
+    """
     undo = orjson.dumps(list(replaced)) if replaced else b""
     if refused is not None:
         undo = orjson.dumps({"replaced": list(replaced), "refused": list(refused)})
+    if len(undo) >= ROOM:
+        raise StateError(
+            f"a row has no room for {len(undo):,} bytes of values that it was joined by before: {ROOM:,} are too many",
+            fix="`headwater rebuild FILE SINK --auto` stores its rows anew, without them",
+        )
     return stamp.pack() + b"%04x%06x" % (era & 0xFFFF, len(undo)) + undo + body

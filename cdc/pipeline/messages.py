@@ -21,6 +21,16 @@ from cdc.pipeline.sinks import SINKS
 Path = tuple[str | int, ...]
 # What a number in quotes is: of anything else only the expected form is said.
 _NUMBER = r"-?\d[\d_]*(\.\d+)?"
+# Keys of another tool's schema that come over into views. What is spelled alike here is something else.
+_THROUGH = "many-to-many: `children` with `hide: true` and a ref below it: docs/from-pgsync.md"
+_JOIN = "rows that this row points at are `refs`, rows that point at it `children`: docs/from-pgsync.md"
+_OF_PGSYNC = {
+    "through": _THROUGH,
+    "through_tables": _THROUGH,
+    "relationship": _JOIN,
+    "variant": "a column's value in the place of the object is `value: column`: docs/from-pgsync.md",
+    "label": "the key under `refs` or `children` is the name in the document: docs/from-pgsync.md",
+}
 
 
 def explain(error: ValidationError, model: type[Part], root: FileNode) -> list[Problem]:
@@ -154,9 +164,9 @@ def _unknown_key(location: Path, model: type[Part], root: FileNode) -> Problem:
     where = f" in {dotted(parent_path)}" if parent_path else ""
     known = names_of(part) if part else []
     taken = parent.value if isinstance(parent.value, dict) else {}
-    fix = near(name, [item for item in known if item not in taken]) or (
-        f"keys here: {', '.join(known)}" if known else ""
-    )
+    other = _OF_PGSYNC.get(name) if path[0] == "views" else None
+    fix = other or near(name, [item for item in known if item not in taken])
+    fix = fix or (f"keys here: {', '.join(known)}" if known else "")
     return Problem(line, column, f"unknown key {shown(name)}{where}", fix)
 
 

@@ -188,7 +188,8 @@ class Source(Part):
     )
     snapshot_fetch_size: Whole = entry(
         10240,
-        "Rows that a snapshot fetches at a time: memory of the connector against round trips.",
+        "Rows that the connector reads at a time, in a snapshot and (8,192 at the most) where a table is read again: "
+        "its memory against round trips. `check` says which number fits large rows.",
         unit="rows",
         ge=1,
         le=1_000_000,

@@ -93,7 +93,8 @@ class View(Part):
     fields: Mapping[str, Text] = entry(
         {},
         "More fields of the document: name: Spark SQL expression over the row's columns (and refs as structs, children "
-        "as arrays of structs, aggregates).",
+        "as arrays of structs, aggregates). Only the top of a document has computed fields; below, columns are picked "
+        "and renamed. An expression may use a column of a joined row that its `columns` leaves out.",
         example={"email_domain": "split(email, '@')[1]"},
         content=True,
     )

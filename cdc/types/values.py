@@ -25,6 +25,8 @@ NUMERIC_WORDS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINI
 _INTERVAL = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
+# A name of a member, any other text, or where an object begins and ends.
+_NAMES = re.compile(r'(?P<name>"[^"\\]*(?:\\.[^"\\]*)*")[ \t\n\r]*:|"[^"\\]*(?:\\.[^"\\]*)*"|(?P<sign>[{}])')
 # Between these Postgres prints a float4 with an exponent, and Python prints it without one.
 _EXPONENT_FROM, _PYTHON_TOO = 1e6, 1e16
 # Of a float4: its form, the largest (as decimals of nine digits may round to it), the least that has all of its digits.
@@ -77,37 +79,46 @@ def json_fragment(value: str) -> orjson.Fragment:
 def json_unique(value: str) -> orjson.Fragment:
     """The json type, which (unlike jsonb) may name a key twice: the last one stays, as in jsonb.
 
-    Elasticsearch refuses a whole document for a repeated key. Text without one is embedded as it stands.
+    Elasticsearch refuses a whole document for a repeated key. Text without one is embedded as it stands, however deeply
+    it is nested: a row is converted when it is read and again for each document, and what depends on how much of the
+    stack is left could pass there and fail here.
     """
     repeated = False
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(found: list[tuple[str, Any]]) -> None:
         nonlocal repeated
-        made = dict(found)
-        repeated = repeated or len(made) < len(found)
-        return made
+        repeated = repeated or len(dict(found)) < len(found)
 
     plain = json_text(value)
     try:
-        parsed = json.loads(plain, object_pairs_hook=pairs, parse_float=_Digits, parse_int=_Digits)
-        return orjson.Fragment(_json_of(parsed) if repeated else plain)
-    except RecursionError as error:
-        raise ValueError("JSON nested too deeply") from error
+        json.loads(plain, object_pairs_hook=pairs, parse_float=len, parse_int=len)
+    except RecursionError:
+        repeated = True  # or may be
+    return orjson.Fragment(_last_of_each(plain) if repeated else plain)
 
 
-class _Digits(str):
-    """A number, as it is written."""
-
-    __slots__ = ()
-
-
-def _json_of(value: Any) -> str:
-    """What was read, as text again, in ASCII: orjson refuses half a surrogate pair, which the json type may have."""
-    if type(value) is dict:
-        return "{" + ",".join([f"{json.dumps(name)}:{_json_of(one)}" for name, one in value.items()]) + "}"
-    if type(value) is list:
-        return "[" + ",".join(map(_json_of, value)) + "]"
-    return str(value) if type(value) is _Digits else json.dumps(value)
+def _last_of_each(text: str) -> str:
+    """JSON text without the members of objects whose name comes again; the rest stays as it is written."""
+    dropped: list[tuple[int, int]] = []
+    objects: list[tuple[dict[str, int], list[int]]] = []  # of each that is open: which member has a name, where each is
+    for found in _NAMES.finditer(text):
+        if found["sign"] == "{":
+            objects.append(({}, []))
+        elif found["sign"] == "}":
+            objects.pop()
+        elif found["name"]:
+            numbers, starts = objects[-1]
+            starts.append(found.start())
+            name = json.loads(found["name"])
+            if (former := numbers.get(name)) is not None:
+                dropped.append((starts[former], starts[former + 1]))
+            numbers[name] = len(starts) - 1
+    kept, at = [], 0
+    for start, end in sorted(dropped):  # one may lie within another
+        if end > at:
+            kept.append(text[at:start])
+            at = end
+    return "".join([*kept, text[at:]])
 
 
 def numeric(value: str) -> str:

@@ -121,7 +121,7 @@ class Headwater:
 
         Args:
             token: of the write, or of several; without any there is nothing to wait for, which is ``visible``.
-            sinks: these; all if empty.
+            sinks: these; if empty all but those that were saved and not applied, and never had anything.
             views: only these of their views; all if empty.
             found_by: ``search``, or ``id``: a look-up by id finds a document earlier.
             timeout: seconds, at most a minute; 0 asks whether it is visible now. A server that is silent is waited for

@@ -47,12 +47,12 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     from connectors.snapshots.snapshot import wait_snapshot
     from console.cli.shared.show_action import Actions
     from console.cli.shared.snapshot_bars import SnapshotView
-    from operations.edits.handing import applied_last, handing
+    from operations.edits.handing import applied_last, handing, noting
     from operations.edits.pending import let_go, pending, told, under_way, unheard
     from operations.gate import refuse_wrong_views
     from operations.generations.kept_views import with_kept_views
     from operations.state.accepted import text_of
-    from operations.state.folder import is_begun, note_elsewhere
+    from operations.state.folder import is_begun
 
     data = read_pipeline(file)
     pipeline = loads(data, str(file))
@@ -66,13 +66,9 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     within = handing(pipeline, text_of(file, data), seen)
     with saying_why(), Actions(done=True) as shown:
-        if as_json:
-            result = apply(whole, within=within)
-        else:
-            result = apply(whole, shown.show, begins=shown.begins, within=within)
-    warning = unheard(pipeline, result.actions, begun=begun)
-    note_elsewhere(pipeline, warning is not None)
-    if warning is not None:
+        show = noting(pipeline, (lambda _: None) if as_json else shown.show)
+        result = apply(whole, show, begins=shown.begins, within=within)
+    if (warning := unheard(pipeline, result.actions, begun=begun)) is not None:
         click.echo(warning, err=True)
     if not as_json:
         _tell_made(counted(result.actions) if result.actions else "", edits, building)

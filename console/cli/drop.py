@@ -13,6 +13,7 @@ from console.cli.shared.options import confirm, json_option, pipeline_argument, 
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
+    from connectors.actions import Action
 
 
 @click.command(
@@ -46,9 +47,11 @@ def command(
 
     Without --topics the changelog topics stay, and sinks may go on reading what they hold; a later apply refuses to
     snapshot into them, because rows deleted meanwhile would come back.
+
+    Refused where the pipeline is captured and `engine.state_dir` has nothing of it: another working folder, or another
+    machine. With --keep-sinks only what was captured goes, from anywhere.
     """
     from cdc.pipeline import load
-    from connectors.drop import plan_drop_pipeline
     from console.cli.shared.show_action import Actions
     from operations.generations.targets import sink_state
     from operations.recapture import forget_begun, forget_tables
@@ -56,10 +59,10 @@ def command(
 
     pipeline = load(file)
     state_dir(pipeline)  # what a newer Headwater keeps there is left to it
-    actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
-    goes = [action for action in actions if action.after is None]
     if keep_sinks and only:
         raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
+    actions = _planned(pipeline, only, topics=topics, keep_sinks=keep_sinks)
+    goes = [action for action in actions if action.after is None]
     state = [] if keep_sinks else sink_state(pipeline, only)
     letters = f"dead letters of {', '.join(chosen_sinks(pipeline, only))}, if there are any"
     state += [letters] if state and not topics else []  # their topic goes with the others
@@ -88,6 +91,27 @@ def command(
         click.echo("nothing to remove")
     else:
         click.echo("nothing was removed (dry run)" if dry_run else "removed")
+
+
+def _planned(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool) -> list[Action]:
+    """What goes of the capture, which stays where single sinks go; refused where nobody can tell here what goes of the
+    sinks, and who is at work with them, as long as somebody may be."""
+    from connectors.drop import plan_drop_pipeline
+    from operations.state.folder import is_begun, refuse_not_begun
+
+    if only and is_begun(pipeline):
+        return []  # no server but the sinks' is asked
+    actions = plan_drop_pipeline(pipeline, topics=topics)
+    if not keep_sinks and any(action.kind in ("connector", "slot") and action.after is None for action in actions):
+        file = pipeline.file or "FILE"
+        refuse_not_begun(
+            pipeline,
+            "the pipeline is captured, and what of its sinks there is, and whether they are run, is known where its "
+            "state is; nothing was removed",
+            lost=f"`headwater drop {file} --keep-sinks`, then `headwater drop {file} --sink SINK` for each sink, which "
+            "removes its first generation; what others hold is yours to remove",
+        )
+    return [] if only else actions
 
 
 def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool, said: bool) -> None:

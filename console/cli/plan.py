@@ -71,6 +71,14 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     sys.exit(DIFFERENCES if found.actions or found.sinks or found.tables or asked else 0)
 
 
+def _verdict(view: Mapping[str, Any]) -> str:
+    from operations.schema.stopped import views_named
+
+    if not (others := view["stands_with"]):
+        return str(view["verdict"])
+    return f"stands with {views_named(others)}, until {'they are' if len(others) > 1 else 'it is'} corrected"
+
+
 def show_migration(table: Mapping[str, Any]) -> None:
     """What a changed table means, a line a view."""
     from operations.generations.outdated import room
@@ -81,7 +89,7 @@ def show_migration(table: Mapping[str, Any]) -> None:
         why = f" ({'; '.join(said)})" if (said := view["why"] if view["verdict"] == "refuse" else view["asks"]) else ""
         click.echo(
             f"    sink {view['sink']}, generation {view['generation']}, view {view['view']}: "
-            f"{view['verdict']}{documents}{why}"
+            f"{_verdict(view)}{documents}{why}"
         )
     for sink, cost in table["rebuilt"].items():
         known = cost["documents"] is not None

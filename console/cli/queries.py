@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import orjson
 
 from cdc.errors import ConfigError
 from console.cli.shared.cut import cut
-from console.cli.shared.followed import follow_options, followed, print_event
+from console.cli.shared.followed import follow_options, followed, print_event, print_reset
 from console.cli.shared.options import json_option, pipeline_argument, print_json
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def tail(file: Path, view: str, names: tuple[str, ...], start: str, cursor: str 
     from operations.standing.seen import Seen
 
     source = Source(standing_place(load(file), view))
-    followed(source, Seen(names), cursor, start, print_event if as_json else _print)
+    show = print_event if as_json else partial(_print, start=start)
+    followed(source, Seen(names), cursor, start, show)
 
 
 def _text(query: str) -> bytes:
@@ -136,7 +138,7 @@ def _text(query: str) -> bytes:
         ) from error
 
 
-def _print(told: Told) -> None:
+def _print(told: Told, start: str) -> None:
     value = told.value
     if told.name == "match":
         for name, op in value["queries"].items():
@@ -145,7 +147,7 @@ def _print(told: Told) -> None:
         for one in value["documents"]:
             click.echo(f"{'matches':8} {', '.join(one['queries'])}  {one['key']}")
     elif told.name == "reset":
-        click.echo(f"reset: {value['why']}", err=True)
+        print_reset(told, start, "who matches already")
     else:
         click.echo(f"following the standing queries of {value['view']}", err=True)
 

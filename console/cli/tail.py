@@ -9,7 +9,7 @@ import click
 import orjson
 
 from console.cli.shared.cut import cut
-from console.cli.shared.followed import follow_options, followed, print_event
+from console.cli.shared.followed import follow_options, followed, print_event, print_reset
 from console.cli.shared.options import pipeline_argument
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ def command(
 
     def show(told: Told) -> None:
         unknown.look(told)
-        (print_event if as_json else _print)(told)
+        if as_json:
+            print_event(told)
+        else:
+            _print(told, start)
 
     followed(source, Changes(lens), cursor, start, show)
 
@@ -93,7 +96,7 @@ def _documents(told: Told) -> list[object]:
     return [one["document"] for one in told.value["documents"]] if told.name == "snapshot" else []
 
 
-def _print(told: Told) -> None:
+def _print(told: Told, start: str) -> None:
     value = told.value
     if told.name == "change":
         shown = value["before"] if value["after"] is None else value["after"]
@@ -102,7 +105,7 @@ def _print(told: Told) -> None:
         for one in value["documents"]:
             click.echo(f"{'is':8} {one['key']}  {_short(one['document'])}")
     elif told.name == "reset":
-        click.echo(f"reset: {value['why']}", err=True)
+        print_reset(told, start, "what is there already")
     else:
         click.echo(f"following {value['view']}, generation {value['generation']}", err=True)
 

@@ -87,7 +87,7 @@ def differences(asked: Asked) -> dict[str, Any]:
     return last_verified(asked.pipeline)
 
 
-@router.get("/v1/explain")
+@router.get("/v1/explain", response_model=dict[str, Any])
 def explain(
     request: Request,
     asked: Asked,
@@ -96,11 +96,12 @@ def explain(
     view: Name = None,
     expected: Annotated[bool, Query(description="Also build it from Postgres; may start Spark.")] = False,
     values: Values = False,
-) -> dict[str, Any]:
+) -> Written:
     """As `headwater explain --json`: why a document looks as it does."""
-    named = sink, key, view
-    report = _apart(request, asked, explained, *named) if expected else explain_report(asked.pipeline, *named)
-    return report if sees(request, values=values) else without_values(report)
+    named, whole = (sink, key, view), sees(request, values=values)
+    if expected:
+        return Written(_apart(request, asked, explained, *named, whole))
+    return Written(_explained(explain_report(asked.pipeline, *named), whole=whole))
 
 
 @router.get("/v1/preview", response_model=dict[str, Any])
@@ -148,9 +149,13 @@ def _apart(request: Request, asked: Served, step: Callable[..., T], *arguments: 
         _ROOM.release()
 
 
-def explained(say: Say, file: Any, sink: str, key: str, view: str | None) -> dict[str, Any]:
-    """The other process's part of ``explain``."""
-    return explain_report(_loaded(file), sink, key, view, expected=True, progress=say)
+def explained(say: Say, file: Any, sink: str, key: str, view: str | None, whole: bool) -> bytes:
+    """The other process's part of ``explain``, written: as of ``previewed``."""
+    return _explained(explain_report(_loaded(file), sink, key, view, expected=True, progress=say), whole=whole)
+
+
+def _explained(report: dict[str, Any], *, whole: bool) -> bytes:
+    return with_digits(report if whole else without_values(report))
 
 
 def previewed(say: Say, file: Any, view: str, which: tuple[Any, ...], sink: str | None, diff: bool) -> bytes:

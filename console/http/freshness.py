@@ -44,7 +44,11 @@ class WaitRequest(BaseModel):
     tokens: list[Token] = Field(
         default=[], max_length=64, description="Of more writes: all are waited for at once, `writes` tells of each."
     )
-    sinks: list[Name] = Field(default=[], max_length=64, description="These sinks; if empty all that `run` knows of.")
+    sinks: list[Name] = Field(
+        default=[],
+        max_length=64,
+        description="These sinks; if empty all but those that were saved and not applied, and never had anything.",
+    )
     views: list[Name] = Field(default=[], max_length=256, description="Only these views of them; all if empty.")
     found_by: Literal["search", "id"] = Field(
         default="search", description="A search index shows a document to a look-up by its id earlier than to a search."
@@ -67,11 +71,12 @@ async def wait(request: Request, body: WaitRequest, asked: Asked) -> dict[str, A
     Of several writes the worst is answered, and each in `writes`, in the order of `token` and `tokens`.
     """
     pipeline, waits = asked.pipeline, asked.waits
-    sinks = known_sinks(pipeline, body.sinks) if body.sinks else sinks_to_wait_for(pipeline)
-    views = known_views(pipeline, sinks, body.views)
-    tokens = [parse_token(one) for one in ([] if body.token is None else [body.token]) + body.tokens]
     search, now = body.found_by == "search", body.timeout_ms == 0
     until = time.monotonic() + (NOW_SECONDS if now else body.timeout_ms / 1000)
+    # Beside the loop, in which all others wait: a file that `run` has just taken up is read there.
+    sinks = known_sinks(pipeline, body.sinks) if body.sinks else await asyncio.to_thread(sinks_to_wait_for, pipeline)
+    views = known_views(pipeline, sinks, body.views)
+    tokens = [parse_token(one) for one in ([] if body.token is None else [body.token]) + body.tokens]
     if tokens:
         begun = waits.begin([Wait(token, sinks, views, search) for token in tokens])
     elif body.max_staleness_ms is not None:

@@ -9,12 +9,15 @@ from contextlib import contextmanager, suppress
 from cdc.errors import StateError
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
+from connectors.actions import Action, Show
 from connectors.postgres import connect
 from connectors.tables.catalogue import read_catalogue
 from connectors.topics import wanted_topics
+from operations.edits.pending import captures
 from operations.erase.note import TOPICS, Note
 from operations.schema.migrations import let_through
 from operations.state.accepted import Text, hand_over, read_accepted
+from operations.state.folder import note_captured
 
 
 def applied_last(pipeline: Pipeline) -> str:
@@ -41,6 +44,18 @@ def _settle_topics(pipeline: Pipeline, note: Note) -> None:
         if rest := {key: value for key, value in noted[name].items() if key not in says.get(name, {})}:
             kafka.alter(name, rest)
     note.forget_topics()
+
+
+def noting(pipeline: Pipeline, show: Show) -> Show:
+    """``show``, for the actions of ``connectors.apply.apply``, with a note of the one that captures the pipeline: at
+    once, for what fails behind it is done by the next ``apply``, which finds the connector made."""
+
+    def done(action: Action) -> None:
+        if captures(action):
+            note_captured(pipeline)
+        show(action)
+
+    return done
 
 
 @contextmanager

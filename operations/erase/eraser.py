@@ -38,6 +38,7 @@ from operations.erase.warehouse import (
     refuse_tags,
 )
 from operations.state.catalogue import source_catalogue
+from operations.state.folder import refuse_not_begun
 from sinks.elasticsearch.expunge import Marks
 from spark.disk.files import write_atomic
 
@@ -327,8 +328,10 @@ def erase(pipeline: Pipeline, table: str, key: str, options: Options, say: Say) 
 
     Raises:
         ConfigError: no such table, or no such key can be (terminal).
+        StateError: the state folder knows of no build that could hold the row (terminal).
         HeadwaterError: as ``Eraser.run``.
     """
+    refuse_not_begun(pipeline, "which sinks hold the row is known where the pipeline's state is; nothing was looked at")
     return Eraser(Subject.of(pipeline, table, key, say), options).run()
 
 

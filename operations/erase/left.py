@@ -15,8 +15,14 @@ from spark.disk.notes import glance
 # Where its servers are only the file has said.
 NOTE = (
     "the file names it no more, so nobody could look: put it back into the file, apply, let `headwater run` read the "
-    "delete, and erase again; or remove what it holds (`headwater drop FILE --sink {sink}` by a file that names it, "
-    "tables of a history yourself), and then this folder, if it is still there"
+    "delete, and erase again; or remove what it holds (`headwater drop FILE --sink {sink}` by a file that names it; "
+    "tables of a history, and generations that are not in the register, yourself), and then this folder, if it is "
+    "still there"
+)
+# There `drop --sink` would empty the sink that the file has now, which is searched as any other.
+OF_ANOTHER_TYPE = (
+    "the sink of this name in the file is of another type now, so nobody could look into the tables of its {words}: "
+    "drop them yourself, in the warehouse that it had, and then remove this folder"
 )
 
 
@@ -32,25 +38,29 @@ def left_places(subject: Subject) -> list[Place]:
         if held := [*generations, *histories]:
             folder = pipeline_folder(pipeline) / sink
             name = str(folder if generations else folder / HISTORY)
-            note = NOTE.format(sink=sink)
-            found.append(Place("sink", name, sink, hidden=len(held), words=", ".join(held), note=note))
+            words = ", ".join(held)
+            note = (OF_ANOTHER_TYPE if sink in pipeline.sinks else NOTE).format(sink=sink, words=words)
+            found.append(Place("sink", name, sink, hidden=len(held), words=words, note=note))
     return found
 
 
 def _generations(subject: Subject, sink: str) -> Iterator[str]:
+    """Those that its register has, and those whose folders are there without it, which `drop` leaves in the target."""
     register = register_of(subject.pipeline, sink)
     try:
-        generations = [register.generation(entry.number) for entry in register.entries()]
+        numbers = {entry.number for entry in register.entries()}
     except StateError as error:
         yield error.what
         return
-    for generation in generations:
+    folders = (path.name.removeprefix("g") for path in register.folder.glob("g[0-9]*"))
+    for number in sorted(numbers | {int(name) for name in folders if name.isdecimal()}):
+        generation = register.generation(number)
         try:
             known = generation.known()
         except StateError:
             known = None
         if generation.started and (known is None or subject.topic in known.topic_ids):
-            yield f"generation {generation.number}"
+            yield f"generation {number}" + ("" if number in numbers else " (not in the register)")
 
 
 def _histories(subject: Subject, sink: str) -> Iterator[str]:

@@ -207,7 +207,7 @@ def _held(view: View, found: Found) -> dict[str, Any] | None:
         return None
     # What is made of many events counts its own versions.
     at = _position(None if isinstance(view, StatefulView) else place_of(view, found.version))
-    return {"version": found.version, "epoch": at["epoch"], "lsn": at["lsn"], "document": found.document}
+    return {"version": found.version, "epoch": at["epoch"], "lsn": at["lsn"], "document": found.shown}
 
 
 def _row(pipeline: Pipeline, row: Row) -> dict[str, Any]:
@@ -254,7 +254,8 @@ def _row_store(view: View, found: Found, stored: Explained, *, columns: bool = F
     return {
         "version": stored.version,
         "waiting": stored.waiting,
-        "document": document,
+        # Of a warehouse only the form that is compared is like what it holds.
+        "document": document if made is None or columns else _written(made),
         # Whether the condition holds only Spark SQL can tell.
         "equal": None if may_be_left_out else equal,
         "differences": [one.to_dict("sink", "row_store") for one in differing],
@@ -273,7 +274,7 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
     held = None if found.document is None else met(found.document, wanted.bounds)[0]
     differing = _differing(held, document, ())
     return {
-        "document": document,
+        "document": document if wanted.document is None or opened.warehouse else _written(wanted.document),
         "why": wanted.why,
         "equal": (found.document is None) == (document is None) and not differing,
         "differences": [one.to_dict("sink", "expected") for one in differing],
@@ -289,8 +290,13 @@ def _differing(
     return without(differences(held, other), hidden)
 
 
+def _written(document: Any) -> Any:
+    """A document to be shown: as a sink gets it, with all digits."""
+    return truth.exact(document if isinstance(document, bytes) else orjson.dumps(document))
+
+
 def plain(view: View, document: Any) -> dict[str, Any]:
-    """A document as JSON reads it, every ``real`` as the number it is."""
+    """A document to be compared: as JSON reads it, every ``real`` as the number it is."""
     text = document if isinstance(document, bytes) else orjson.dumps(document)
     found: dict[str, Any] = truth.parse(truth.canonical(with_singles(view, text)))
     return found

@@ -132,7 +132,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     unfilled = _untouched(pipeline, sink, register.generation(old), views)
     if unfilled:
         _remove(pipeline, sink, old, say)
-    stays, way = (None, "") if unfilled else _staying(register, sink, old)
+    stays, way = (None, "") if unfilled else _staying(pipeline, register, old, back=back and number < old)
     say(f"sink {sink}: readers see generation {number}{way}")
     if back and (differs := outdated(pipeline, register.generation(number))):
         say(f"sink {sink}: the file asks for something else still ({', '.join(differs[:3])}): {_PUT_BACK}")
@@ -213,11 +213,17 @@ def _already(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, 
     return {**_promoted(pipeline, sink, number, number, views), "seconds": 0.0}
 
 
-def _staying(register: Register, sink: str, old: int) -> tuple[int | None, str]:
-    """The generation that `rollback` would go back to, and what is said of the one that readers have left."""
-    if register.get(old).stage == "ready":  # they were only on their way to it
-        return None, f" (generation {old} stays ready: `headwater promote FILE {sink} --generation {old}` shows it)"
-    return old, f" (generation {old} stays, for `headwater rollback`)"
+def _staying(pipeline: Pipeline, register: Register, old: int, *, back: bool) -> tuple[int | None, str]:
+    """The generation that `rollback` would go back to, and what is said of the one that readers have left.
+
+    After a rollback another one would lead forward again: whoever has just gone back does not look for that there.
+    """
+    unseen = register.get(old).stage == "ready"  # they were only on their way to it
+    stays = f"generation {old} stays{' ready' if unseen else ''}"
+    way = f"`headwater promote {pipeline.file or 'FILE'} {register.sink} --generation {old}` shows it"
+    if unseen:
+        return None, f" ({stays}: {way})"
+    return old, f" ({stays}: {way} again)" if back else f" ({stays}, for `headwater rollback`)"
 
 
 def _untouched(pipeline: Pipeline, sink: str, generation: Generation, others: Sequence[str]) -> bool:

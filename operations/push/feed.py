@@ -12,6 +12,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from cdc.paging import PageSize
 from operations.push.cursor import Cursor, number_of
 from operations.push.follows import Follows, Placed
 from operations.push.source import TROUBLES, Place, Source
@@ -128,15 +129,16 @@ class Feed:
                 self._forget()
             self._stop.wait(PAUSE_SECONDS)
             return
-        place = tail.newest(standing)
+        place, size = tail.newest(standing), PageSize(PAGE)
         with self._lock:
             self._ring, self.away = (ring := Ring(standing, place)), False
         self._wake()  # who has read up to here meanwhile by himself
         while not self._stop.is_set():
             began = time.monotonic()
             tail.wait(standing, place, BLOCK_MS)
-            entries = tail.after(standing, place, PAGE)
+            entries = tail.after(standing, place, size.count)
             if entries:
+                size.read(entry.size for entry in entries)
                 place = entries[-1].place
                 with self._lock:
                     ring.add(entries)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cdc.errors import SinkUnavailable
+from cdc.paging import PageSize
 from operations.push import events
 from operations.push.cursor import RESET, Cursor, number_of, parse_cursor
 from operations.push.events import Told
@@ -19,7 +20,7 @@ from sinks.contract import Held
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.stream.tail import Standing
 
-# Changes of one page.
+# Changes of one page, at the most: of large documents they are fewer.
 PAGE = 500
 BEGUN, UNKNOWN, BEHIND = "this is the beginning", "this cursor is none of this stream", "the next changes are gone"
 PROMOTED, ANEW, READ_ANEW = (
@@ -63,6 +64,7 @@ class Walk:
         self._why = why if cursor is None else none if self._cursor is None else ""
         self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
         self._held: tuple[bytes, list[Held]] | None = None  # a page of documents that is next
+        self._size = PageSize(PAGE)
         self._empty = False  # nothing was told since the last reset
         self.live = False
 
@@ -110,7 +112,7 @@ class Walk:
     def _begin(self) -> list[Told]:
         """``reset``, and the place from which on changes matter."""
         standing = self._tail.standing()
-        self._cursor = start_of(self._tail, standing, f"changes of view {self._view}")
+        self._cursor = start_of(self._tail, standing, f"no changes of view {self._view} are kept now")
         # What was begun and told nothing need not be taken back.
         found = [] if self._empty else [events.reset(self._why)]
         self._why, self._empty = "", True
@@ -143,16 +145,19 @@ class Walk:
         return [one._replace(cursor=None) for one in found]
 
     def _follow(self) -> list[Told]:
+        asked = self._size.count
         entries = self._after()
         found = self.advance(entries)
-        if not self.live and len(entries) < PAGE:
+        if not self.live and len(entries) < asked:
             self.live = True
             found.append(events.ready(self.cursor, self._view))
         return found
 
     def _after(self) -> Sequence[Placed]:
         cursor = self.cursor
-        return self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, PAGE)
+        entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, self._size.count)
+        self._size.read(entry.size for entry in entries)
+        return entries
 
     def _lost(self) -> list[Told]:
         """Why the cursor leads nowhere; the next step begins anew."""
@@ -171,7 +176,7 @@ def start_of(tail: Follows, standing: Standing, what: str) -> Cursor:
     Args:
         tail: reads them.
         standing: which stream readers see now, as ``tail`` has told it.
-        what: what is followed, for the error.
+        what: that there are none, for the error.
 
     Raises:
         SinkUnavailable: the sink keeps none yet, or no more (transient).
@@ -182,7 +187,7 @@ def start_of(tail: Follows, standing: Standing, what: str) -> Cursor:
         newest = b""
     if standing.mark is None or not newest:
         raise SinkUnavailable(
-            f"no {what} are kept now",
+            what,
             means="`changes` stands in the file, but nothing that runs has taken it up, or the server has evicted them",
             fix="start `headwater run FILE` again",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -27,10 +27,13 @@ from spark.reading.entries import Entry, EntryDecoder
 from spark.reading.record import batch_of
 from spark.reading.spec import FlowSpec
 
-# Records that are decoded at once.
-PIECE = 5_000
+# Records that are decoded at once, and about how many bytes they may have together.
+PIECE, PIECE_BYTES = 5_000, 8 << 20
 # A record takes some 40 microseconds: this many take most of a minute, and some hundred bytes each.
 MOST_RECORDS = 1_000_000
+# Bytes of documents that are kept until all was read, one of each key, and beside each its row: a million of 1 MB would
+# take the process with them. What stands is counted each time that so much more has come, so twice as much is seen.
+MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -137,17 +140,27 @@ def read_tail(
     """
     view = spec.view
     decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing[Entry](lambda entry: entry), 0, 0
-    key = TableKey.of(view)
+    key, taken = TableKey.of(view), 0
     oldest = time.time() * 1000 - retention * 1000
     for piece in _pieces(reader, parts, held, until):
         if held.snapshot is not None and piece[0][1] < oldest and not spec.events:
             raise _too_late(held)
         found = decoder.decode(batch_of([record for record, _ in piece]))
         unheld = {entry.id for entry in found.entries if key.unheld(entry.id) is not None}
-        standing.add([entry for entry in found.entries if entry.id not in unheld])
+        mine = [entry for entry in found.entries if entry.id not in unheld]
+        standing.add(mine)
+        taken += _bytes_of(mine)
+        if taken > 2 * MOST_BYTES:
+            taken = _bytes_of(standing.by_key().values())  # of a row that was changed often one document stands
+            if taken > MOST_BYTES:
+                raise _too_many_bytes(held, taken)
         lost = sum(entry.document is not None for entry in found.entries if entry.id in unheld)
         records, letters = records + found.records, letters + len(found.letters) + lost
     return Tail(tail_table(view, [*standing.by_key().values()], held.columns, held.table.properties), records, letters)
+
+
+def _bytes_of(entries: Iterable[Entry]) -> int:
+    return sum(len(entry.document or b"") for entry in entries)
 
 
 Record = tuple[bytes | None, bytes | None, str, int, int]
@@ -156,16 +169,17 @@ Record = tuple[bytes | None, bytes | None, str, int, int]
 def _pieces(
     reader: SliceReader, parts: Sequence[Slice], held: Held, until: float
 ) -> Iterator[list[tuple[Record, int]]]:
-    """Records with their times (epoch milliseconds), some thousand at once."""
-    piece = list[tuple[Record, int]]()
+    """Records with their times (epoch milliseconds), some thousand at once, or fewer where they are large."""
+    piece, size = list[tuple[Record, int]](), 0
     for count, message in enumerate(reader.read(list(parts)), start=1):
         place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
         piece.append(((message.key(), message.value(), *place), message.timestamp()[1]))
+        size += len(message.value() or b"")
         if count > MOST_RECORDS or time.monotonic() > until:
             raise _too_large(held, parts, count)
-        if len(piece) == PIECE:
+        if len(piece) == PIECE or size >= PIECE_BYTES:
             yield piece
-            piece = []
+            piece, size = [], 0
     if piece:
         yield piece
 
@@ -178,6 +192,15 @@ def _too_large(held: Held, parts: Sequence[Slice], count: int) -> QueryTooLarge:
         means="the table is far behind, or is being filled",
         fix="see that `headwater run` is at work (`headwater status`); meanwhile ask without --fresh, or with a larger"
         f" --timeout if these are fewer than {MOST_RECORDS:,}",
+    )
+
+
+def _too_many_bytes(held: Held, found: int) -> QueryTooLarge:
+    return QueryTooLarge(
+        f"the log has documents that {held.name.shown} lacks, too large together to be read for a query:"
+        f" {found >> 20:,} MiB were read, and they may have {MOST_BYTES >> 20}",
+        means="the table is far behind, or is being filled",
+        fix="see that `headwater run` is at work (`headwater status`); meanwhile ask without --fresh",
     )
 
 

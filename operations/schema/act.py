@@ -23,7 +23,7 @@ from operations.schema.decide import ALL_ROWS, Verdict, combined, other_key, tog
 from operations.schema.joining import lacking
 from operations.schema.left_out import left_out
 from operations.schema.mapped import note_mapped
-from operations.schema.stopped import freeze_as_decided, views_named
+from operations.schema.stopped import freeze_as_decided, stands_with, views_named
 from operations.schema.undone import go_on, undone_tables
 from operations.state.evolution import Evolution, Todo
 from operations.state.folder import register_of
@@ -304,13 +304,9 @@ def _taken_up(pipeline: Pipeline, out: Acted, one: Changed, *, let: bool) -> Non
 
 def _told(case: Case, concerned: Sequence[Case]) -> str:
     """What was decided for a view, as a line."""
-    of = (case.sink, case.generation)
-    stand = sorted(
-        one.view for one in concerned if (one.sink, one.generation) == of and one.decision.verdict is Verdict.REFUSE
-    )
-    verdict = case.decision.verdict
+    stand, verdict = stands_with(case, concerned), case.decision.verdict
     words, said = verdict.words, case.decision.why if verdict is Verdict.REFUSE else case.decision.asks
-    if stand and verdict is not Verdict.REFUSE:
+    if stand:
         words = f"stands with {views_named(stand)}"
     elif verdict is Verdict.NEW_GENERATION and not case.living:  # it is built in place of the one that readers see
         words = "stops" if case.decision.stops else "goes on with the table as it was"

@@ -22,6 +22,7 @@ from operations.schema.changed import in_words
 from operations.schema.decide import Verdict, together
 from operations.schema.left_out import left_out
 from operations.schema.statements import controls_transaction, statements, unframed
+from operations.schema.stopped import stands_with
 from operations.state.evolution import Evolution, allow, has_evolution, read_evolution, write_evolution
 from operations.state.folder import numbered_state_dir
 from operations.state.shapes import known_shapes, remember_shapes
@@ -54,8 +55,8 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
 
     Returns:
         for each table: ``table``, ``changes``, ``read`` (rows that will be read again), ``views`` (each with ``sink``,
-        ``generation``, ``view``, ``verdict``, ``why``, ``asks`` of who writes the pipeline file, ``documents`` to be
-        written), and ``rebuilt``: what a new generation of each sink costs that needs one
+        ``generation``, ``view``, ``verdict``, ``stands_with``, ``why``, ``asks`` of who writes the pipeline file,
+        ``documents`` to be written), and ``rebuilt``: what a new generation of each sink costs that needs one
         (``operations.generations.outdated.cost``).
 
     Raises:
@@ -152,22 +153,29 @@ def _told(
         "table": table,
         "changes": list(in_words(known, now, column_changes(known, now))),
         "read": None if read is None else rows if read == "" else 0,
-        "views": [
-            {
-                "sink": case.sink,
-                "generation": case.generation,
-                "view": case.view,
-                "verdict": case.decision.verdict.words,
-                "why": list(case.decision.why),
-                "asks": list(case.decision.asks),
-                "documents": rows if case.decision.verdict >= Verdict.READ_AGAIN else 0,
-            }
-            for case in mine
-        ],
+        "views": [_view_told(case, stands_with(case, mine), rows) for case in mine],
         "rebuilt": {
             sink: cost(pipeline, sink)
             for sink in dict.fromkeys(
-                case.sink for case in mine if case.living and case.decision.verdict is Verdict.NEW_GENERATION
+                case.sink
+                for case in mine
+                if case.living and case.decision.verdict is Verdict.NEW_GENERATION and not stands_with(case, mine)
             )
         },
+    }
+
+
+def _view_told(case: Case, stands: list[str], rows: int) -> dict[str, Any]:
+    """What a change means for one view; what stands writes nothing, whatever it could do if no other view kept it."""
+    verdict = case.decision.verdict
+    written = not stands and verdict in (Verdict.READ_AGAIN, Verdict.NEW_GENERATION)
+    return {
+        "sink": case.sink,
+        "generation": case.generation,
+        "view": case.view,
+        "verdict": "stands" if stands else verdict.words,
+        "stands_with": stands,
+        "why": list(case.decision.why),
+        "asks": list(case.decision.asks),
+        "documents": rows if written else 0,
     }

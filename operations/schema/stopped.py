@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cdc.pipeline import Pipeline
@@ -99,6 +99,25 @@ def with_standing(build: Opened, said: Mapping[str, str]) -> dict[str, str]:
         stands = [f"what stands: {views_named(names)}"] if names else []
         found[topic] = "\n".join(["; ".join([first, *stands]), *rest])
     return found
+
+
+def stands_with(case: Case, found: Iterable[Case]) -> list[str]:
+    """The refused views with which a view stands: the flows of their generation that read the table stop, also where
+    the view itself could follow, or shows nothing of what has changed. Pure.
+
+    Args:
+        case: the view.
+        found: what a change of the same table means for all views.
+
+    Returns:
+        sorted; none if the view itself is refused.
+    """
+    if case.decision.verdict is Verdict.REFUSE:
+        return []
+    of = (case.sink, case.generation)
+    return sorted(
+        one.view for one in found if (one.sink, one.generation) == of and one.decision.verdict is Verdict.REFUSE
+    )
 
 
 def views_named(names: Sequence[str]) -> str:

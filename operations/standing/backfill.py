@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from cdc.paging import PageSize, parts
 from operations.push.cursor import Cursor
 from operations.standing.judge import CHANGE, QUERY
 from operations.standing.registered import Registered
 from sinks.contract import Held
 from sinks.redis.stream.matches import Matches, State
 from sinks.redis.stream.tail import Standing, Tail
+
+# Keys that are looked at together, at the most: of large documents they are fewer.
+PAGE = 1_000
 
 
 class Document(NamedTuple):
@@ -95,21 +99,31 @@ def _all(tail: Tail, standing: Standing) -> Iterator[Page]:
 
 def _gone(tail: Tail, matches: Matches, standing: Standing) -> Iterator[Page]:
     """Documents that have matched and are not there any more: of a stream that was not seen to its end."""
+    size = PageSize(PAGE)
     for page in matches.pages():
-        at, held = tail.look(standing, list(page)) if page else (b"0-0", {})
-        yield Page(at, [Document(key, kept.version, None) for key, kept in page.items() if key not in held])
+        for at, part, held in _looks(tail, standing, list(page), size):
+            yield Page(at, [Document(key, page[key].version, None) for key in part if key not in held])
 
 
 def _matching(tail: Tail, matches: Matches, standing: Standing, names: frozenset[str] | None = None) -> Iterator[Page]:
     """Documents that match one of these queries, or any."""
+    size = PageSize(PAGE)
     for page in matches.pages():
         known = {key: kept for key, kept in page.items() if names is None or kept.names & names}
-        if not known:
-            continue
-        at, held = tail.look(standing, list(known))
-        yield Page(
-            at, [_document(held[key]) if key in held else Document(key, known[key].version, None) for key in known]
-        )
+        for at, part, held in _looks(tail, standing, list(known), size):
+            yield Page(
+                at, [_document(held[key]) if key in held else Document(key, known[key].version, None) for key in part]
+            )
+
+
+def _looks(
+    tail: Tail, standing: Standing, keys: Sequence[str], size: PageSize
+) -> Iterator[tuple[bytes, Sequence[str], dict[str, Held]]]:
+    """What is there under some keys, so many at a time as fit, each with the place of the newest change in it."""
+    for part in parts(keys, size):
+        at, held = tail.look(standing, part)
+        size.read([len(one.document) for one in held.values()] or [0])
+        yield at, part, held
 
 
 def _document(held: Held) -> Document:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cdc.paging import PageSize
 from operations.push.cursor import Cursor, number_of, parse_cursor
 from operations.push.walk import start_of
 from operations.standing.backfill import Page, Work, work_for
@@ -20,8 +21,11 @@ from sinks.redis.read import NoChanges
 from sinks.redis.stream.matches import Matches, State
 from sinks.redis.stream.tail import Entry, Standing, Tail
 
+# It is a thread of the very `run` that keeps them: that one has still to begin, as at a first start, or to begin anew.
+NOT_KEPT = "`run` has not begun to keep the view's changes yet"
 # Versions of one request to the search server: with many queries one of four thousand costs it little more than one of
-# a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after.
+# a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after. So
+# that reading them does not come to more either, it begins with one.
 FIRST, BATCH, BATCH_BYTES = 250, 4_000, 8 << 20
 # Between two looks whether queries have changed.
 LOOK_SECONDS = 1.0
@@ -67,7 +71,7 @@ class Matcher:
         self._registered: Registered | None = None
         self._looked = -1e9
         self._work: Work | None = None
-        self.batch = batch
+        self.batch, self._size = batch, PageSize(BATCH, around=BATCH_BYTES)
         self.documents = self.told = self.unread = 0
 
     def step(self) -> bool:
@@ -176,15 +180,20 @@ class Matcher:
 
     def _begin(self) -> None:
         """From here on changes count; what was before is found in the documents as they stand."""
-        begins = start_of(self._tail, self._tail.standing(), "changes")
+        begins = start_of(self._tail, self._tail.standing(), NOT_KEPT)
         self._write({"cursor": begins.text(), "full": "1"})
 
     def _follow(self, cursor: Cursor) -> bool:
-        standing = Standing(cursor.generation, cursor.mark)
-        if self._apply_next(self._tail.after(standing, cursor.place, self.batch)):
+        if self._apply_next(self._after(cursor)):
             return True
-        self._tail.wait(standing, cursor.place, BLOCK_MS)
+        self._tail.wait(Standing(cursor.generation, cursor.mark), cursor.place, BLOCK_MS)
         return False
+
+    def _after(self, cursor: Cursor) -> Sequence[Entry]:
+        count = min(self.batch, self._size.count)
+        entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, count)
+        self._size.read(entry.size for entry in entries)
+        return entries
 
     def _apply_next(self, found: Sequence[Entry]) -> bool:
         """Judge as many of these as one request may hold; False when there are none. The next are as many as fit."""
@@ -244,7 +253,7 @@ class Matcher:
             assert cursor is not None
             if number_of(at) <= cursor.number:
                 return
-            entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, self.batch)
+            entries = self._after(cursor)
             if not self._apply_next([one for one in entries if number_of(one.place) <= number_of(at)]):
                 raise NoChanges  # the one at that place is gone already
 

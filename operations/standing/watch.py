@@ -12,12 +12,12 @@ from typing import Protocol
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.push.source import TROUBLES
+from operations.push.source import TROUBLES, told
 from operations.standing.matcher import FIRST, Matcher
 from operations.standing.note import MatcherNote
-from operations.standing.place import Caching, Searching, standing_place
+from operations.standing.place import Caching, Searching, StandingPlace, standing_place
 from operations.standing.registered import ServerSearches
-from sinks.redis.client import reason_of
+from sinks.redis.read import Moving
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +69,9 @@ class ViewMatcher:
         while not self._stop.is_set():
             try:
                 self._match()
-            except (HeadwaterError, *TROUBLES) as error:
-                self._tell(error.what if isinstance(error, HeadwaterError) else reason_of(error))
+            except HeadwaterError as error:
+                # A promotion passes by itself, and is nobody's trouble.
+                self._tell(error.what, logging.INFO if isinstance(error.__cause__, Moving) else logging.WARNING)
             except Exception:  # a matcher that has died would be noticed by nobody
                 log.exception("standing queries of %s are not judged", self._view)
                 self._note(self._before, "a defect: the log has it")
@@ -78,7 +79,14 @@ class ViewMatcher:
 
     def _match(self) -> None:
         """Until it is to end, or readers see another place; each failure is told, and begun anew."""
-        place, looked = standing_place(self._pipeline, self._view), time.monotonic()
+        place = standing_place(self._pipeline, self._view)
+        try:
+            self._match_at(place)
+        except TROUBLES as error:
+            raise told(error, place) from error
+
+    def _match_at(self, place: StandingPlace) -> None:
+        looked = time.monotonic()
         cache, search = Caching(place), Searching(place)
         matcher = Matcher(ServerSearches(search), cache.tail, cache.matches, self._batch)
 
@@ -107,17 +115,16 @@ class ViewMatcher:
             search.close()
             cache.close()
 
-    def _tell(self, why: str) -> None:
+    def _tell(self, why: str, level: int) -> None:
         self._note(self._before, why)
         if why != self._said:
             self._said = why
-            log.warning("standing queries of %s are not judged: %s", self._view, why)
+            log.log(level, "standing queries of %s are not judged: %s", self._view, why)
 
     def _note(self, note: MatcherNote, error: str | None) -> None:
         self._noted = time.monotonic()
-        told = replace(note, error=error, at=time.time())
         try:
-            told.write(self._pipeline, self._view)
+            replace(note, error=error, at=time.time()).write(self._pipeline, self._view)
         except (OSError, HeadwaterError) as problem:
             log.debug("what the matcher of %s does could not be noted: %s", self._view, problem)
 

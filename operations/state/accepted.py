@@ -201,17 +201,20 @@ def only_saved(pipeline: Pipeline, *keys: str) -> bool:
         pipeline: the loaded file, which has the entry.
         keys: where it is in the file, from outside to inside: ``"sinks", "search"``.
     """
-    runs = living_runs(pipeline)
-    return _none_has(runs, *keys) and all(running.refused is None for running in runs)
+    return _only_saved(living_runs(pipeline), *keys)
 
 
 def sinks_to_wait_for(pipeline: Pipeline) -> list[str]:
-    """The file's sinks but those that never had anything and that no `run` that is alive knows of: nobody reads them,
-    and who waited for their writes would wait in vain. All of them, if none was left."""
+    """The file's sinks but those that are ``only_saved`` and never had anything: nobody reads them, and who waited for
+    their writes would wait in vain. All of them, if none was left."""
     runs = living_runs(pipeline)
-    lacking = [name for name in pipeline.sinks if _none_has(runs, "sinks", name)]
-    left = [name for name in pipeline.sinks if name not in lacking or register_of(pipeline, name).generation().started]
+    saved = [name for name in pipeline.sinks if _only_saved(runs, "sinks", name)]
+    left = [name for name in pipeline.sinks if name not in saved or register_of(pipeline, name).generation().started]
     return left or list(pipeline.sinks)
+
+
+def _only_saved(runs: Sequence[Running], *keys: str) -> bool:
+    return _none_has(runs, *keys) and all(running.refused is None for running in runs)
 
 
 def _none_has(runs: Sequence[Running], *keys: str) -> bool:
@@ -221,33 +224,34 @@ def _none_has(runs: Sequence[Running], *keys: str) -> bool:
 
 def sinks_of(taken: Text) -> list[str]:
     """The names of a file's sinks, also of one whose variables are not set here; none where it is no such file."""
-    return list(_entries(_entries(_document(taken.text)).get("sinks")))
+    return list(_names(taken.text).get("sinks", ()))
 
 
 def _lacks(taken: Text, *keys: str) -> bool:
     """Whether a file has no such entry; of one that can't be read nobody knows."""
-    found = _document(taken.text)
+    found = _names(taken.text)
     for key in keys if sinks_of(taken) else ():
-        entries = _entries(found)
-        if key not in entries:
+        if key not in found:
             return True
-        found = entries[key]
+        found = found[key]
     return False
 
 
-def _entries(part: Any) -> Mapping[str, Any]:
-    """A part of a file by its names; empty where it is something else."""
-    return {str(name): value for name, value in part.items()} if isinstance(part, dict) else {}
-
-
-@lru_cache(maxsize=8)  # who watches asks every second
-def _document(text: str) -> Any:
+# Of each pipeline that is served or watched, and some that are tried again: who waits asks at every request, and to
+# read a file takes a tenth of a second. The names alone are kept, not all that is in it.
+@lru_cache(maxsize=256)
+def _names(text: str) -> dict[str, Any]:
+    """The names in a file, those below each beside it; none where it is no such file."""
     from cdc.pipeline.document import SyntaxProblem, parse
 
-    try:
-        return parse(text)[0].plain()  # as the file was loaded: another reader fails with a text that looks like a date
+    try:  # as the file was loaded: another reader fails with a text that looks like a date
+        return _names_of(parse(text)[0].plain())
     except SyntaxProblem:
-        return None
+        return {}
+
+
+def _names_of(part: Any) -> dict[str, Any]:
+    return {name: _names_of(value) for name, value in part.items()} if isinstance(part, dict) else {}
 
 
 def this_process(taken: Text, **more: Any) -> Running:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, StateError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
 from spark.disk.files import write_atomic
@@ -17,9 +17,8 @@ from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
 NUMBER = "format.json"
-# There as well: by `apply`, that the pipeline was captured already when it came to this folder, and nobody had run it
-# here.
-ELSEWHERE = "elsewhere.json"
+# There as well: by `apply`, that it has made the pipeline's connector, and not found it made from another folder.
+CAPTURED = "captured.json"
 # And what was seen of the source last (operations/run/source_watch.py).
 SOURCE = "source.json"
 
@@ -75,12 +74,11 @@ def bound(top: Path) -> list[Path]:
 
 
 def is_begun(pipeline: Pipeline) -> bool:
-    """Whether a `run` has been at work with this state folder, or the pipeline was captured with it and waits for one:
-    that a file was applied says nothing, which `note_elsewhere` tells apart."""
-    folder = pipeline_folder(pipeline)
-    if running_notes(pipeline) or any(register_of(pipeline, sink).begun() for sink in pipeline.sinks):
+    """Whether a `run` has been at work with this state folder, or the pipeline was captured with it and waits for one.
+    All else says nothing: who applies a file here, or verifies, leaves something in whichever folder it is."""
+    if running_notes(pipeline) or (pipeline_folder(pipeline) / CAPTURED).exists():
         return True
-    return _number(folder) is not None and not (folder / ELSEWHERE).exists()
+    return any(register_of(pipeline, sink).begun() for sink in pipeline.sinks)
 
 
 def running_path(pipeline: Pipeline, only: Sequence[str]) -> Path:
@@ -100,17 +98,36 @@ def running_notes(pipeline: Pipeline) -> list[Path]:
     return sorted(pipeline_folder(pipeline).glob("running*.json"))
 
 
-def note_elsewhere(pipeline: Pipeline, elsewhere: bool) -> None:
-    """Note whether a pipeline was captured with another state folder than that to which a file was applied.
+def note_captured(pipeline: Pipeline) -> None:
+    """Note that the pipeline was captured with this state folder.
 
     Raises:
         DiskFull: no room (transient).
     """
-    path = pipeline_folder(pipeline) / ELSEWHERE
-    if elsewhere:
-        write_atomic(path, "{}")
-    else:
-        path.unlink(missing_ok=True)
+    write_atomic(numbered_state_dir(pipeline) / pipeline.name / CAPTURED, "{}")
+
+
+def refuse_not_begun(pipeline: Pipeline, means: str, lost: str = "") -> None:
+    """Refuse to change sinks by a state folder that knows nothing of them: what is done would be nothing, or done to
+    what a `run` with another folder is at work with.
+
+    Args:
+        pipeline: the loaded file.
+        means: what is not done, and why, as a clause.
+        lost: what to do where the folder is lost; empty: as docs/runbooks.md says.
+
+    Raises:
+        StateError: ``is_begun`` says no (terminal).
+    """
+    if is_begun(pipeline):
+        return
+    raise StateError(
+        f"there is nothing of pipeline {pipeline.name} in engine.state_dir "
+        f"({Path(pipeline.engine.state_dir).absolute()})",
+        means=means,
+        fix="name the folder that its `run` has, as an absolute path in engine.state_dir, or go to the working folder "
+        f"in which `run` was started. If it is lost: {lost or 'docs/runbooks.md#the-state-folder-is-lost'}",
+    )
 
 
 def followed_timelines(pipeline: Pipeline) -> frozenset[int]:

@@ -25,7 +25,7 @@ from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from cdc.saying import Say
 from operations.state.alone import ERASING, is_held
-from operations.state.folder import chosen_sinks, numbered_state_dir, register_of, state_dir
+from operations.state.folder import chosen_sinks, numbered_state_dir, refuse_not_begun, register_of, state_dir
 from operations.state.history import history_folder, history_lease
 from spark.disk.files import write_atomic
 from spark.disk.lease import Lease
@@ -181,9 +181,10 @@ def pause(pipeline: Pipeline, sink: str, why: str | None, say: Say) -> tuple[Pau
     Raises:
         ConfigError: there is no such sink (terminal).
         StateError: a process has not let go within a minute; the note stays, so that the same again waits for it. Or
-            somebody has resumed the sink meanwhile.
+            somebody has resumed the sink meanwhile. Or no `run` has this state folder (nothing was noted then).
     """
     chosen_sinks(pipeline, [sink])
+    refuse_not_begun(pipeline, "no `run` looks for a pause there, so the sink would be written to; nothing was noted")
     try:
         known = paused(pipeline, sink)
     except StateError:

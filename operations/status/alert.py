@@ -202,8 +202,8 @@ class Alerting:
 
 def _tells_of_source(pipeline: Pipeline, only: Collection[str]) -> bool:
     """Whether what is of all sinks is told here: by one of several processes, the one that has the first of the file's
-    sinks that any of them has. One that is paused shows none, so that two may tell then; never nobody."""
-    for sink in pipeline.sinks:
+    sinks, by name, that any of them has. One that is paused shows none, so that two may tell then; never nobody."""
+    for sink in sorted(pipeline.sinks):  # their files may have them in different orders
         if not only or sink in only:
             return True
         if _is_run(pipeline, sink):

@@ -38,6 +38,7 @@ from operations.status.judgement import (
     judge_sink,
     limit_of,
 )
+from operations.status.mending import carried_out
 from operations.status.source_judgement import SourceFacts, judge_source
 from spark.disk.lease import Holder
 from spark.disk.refused import refused
@@ -229,9 +230,11 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float, watched:
         number: _resting(name, facts, flow_reports(pipeline, register.generation(number), note, source, now), resumed)
         for number in sorted({living, *register.kept()})
     }
-    own = flows.pop(living)
+    under_way = partial(carried_out, pipeline, register)
+    own = {flow: replace(one, judged=under_way(one.judged)) for flow, one in flows.pop(living).items()}
     # Of several that are as bad the first is told of: the one that most waits for.
-    judgement = judge_sink(facts, [one.judged for one in sorted(own.values(), key=lambda one: -(one.behind or 0))])
+    most = sorted(own.values(), key=lambda one: -(one.behind or 0))
+    judgement = under_way(judge_sink(facts, [one.judged for one in most]))
     history = _history(pipeline, name, facts, note, now, resumed)
     if history is not None and history.judged.bad:  # the sink's own word first, where both are as bad
         judgement = min(judgement, history.judged, key=lambda one: JUDGEMENTS.index(one.judgement))

@@ -213,7 +213,7 @@ class _Case:
         found = held_under(opened, view, _id_in(view, self.key))
         if view.key == self.table.primary_key and not isinstance(view, StatefulView):
             self.near += found.near
-        shown = with_moments(view, found.document) if opened.warehouse and found.document else found.document
+        shown = with_moments(view, found.document) if opened.warehouse and found.document else found.shown
         return {
             "sink": sink,
             "type": opened.part.type,

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 from elastic_transport import ConnectionError as NoConnection
-from elastic_transport import ObjectApiResponse, TransportError
+from elastic_transport import ConnectionTimeout, ObjectApiResponse, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
@@ -132,6 +132,14 @@ def is_passing(error: Exception) -> bool:
         return "CERTIFICATE_VERIFY_FAILED" not in repr(error)
     # A half-read answer of a server that is going down parses as bad JSON.
     return isinstance(error, TransportError)
+
+
+def is_too_much(error: Exception) -> bool:
+    """May a smaller answer be one? A server whose memory the documents of an answer do not fit into refuses it (429),
+    or breaks off. One that has let a whole timeout pass is not asked again."""
+    if isinstance(error, ApiError):
+        return error.meta.status in PASSING
+    return is_passing(error) and not isinstance(error, ConnectionTimeout)
 
 
 def _blocked(body: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,11 +12,11 @@ from elastic_transport import TransportError
 from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.paging import FIRST, PageSize
 from sinks.contract import Held
-from sinks.elasticsearch.client import NO_INDEX, each_document, part_of
+from sinks.elasticsearch.client import NO_INDEX, each_document, is_too_much, part_of
 from sinks.elasticsearch.opensearch import close_point, open_point
 from sinks.elasticsearch.settings import Address, Target
-from sinks.paging import FIRST, PageSize, parts
 
 KEEP_ALIVE = "5m"
 MAX_PAGE = 5000  # Elasticsearch's own limit is 10,000 hits
@@ -40,11 +41,19 @@ def _docs(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the server says of each key."""
     size = PageSize(GET_COUNT, FIRST if source else GET_COUNT)
-    for part in parts(keys, size):
-        asked = [_asked(target.address(key)) for key in part]
-        found = each_document(client.mget(index=index, docs=asked, source=source))
-        yield from zip(part, found, strict=True)
-        size.read(len(doc["_source"]) for doc in found if "_source" in doc)
+    asked = [_asked(target.address(key)) for key in keys]
+
+    def ask(start: int, count: int) -> list[dict[str, Any]]:
+        return each_document(client.mget(index=index, docs=asked[start : start + count], source=source))
+
+    start = 0
+    while start < len(keys):
+        size.count = min(size.count, len(keys) - start)  # else half of it might be the same request again
+        found = size.asked(partial(ask, start), is_too_much)
+        yield from zip(keys[start : start + len(found)], found, strict=True)
+        start += len(found)
+        # Keys that are not there are no reason to go on one by one.
+        size.read([len(doc["_source"]) for doc in found if "_source" in doc] or [0])
 
 
 def _asked(address: Address) -> dict[str, str]:
@@ -104,10 +113,11 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
     try:
         after: list[Any] | None = None
         size = PageSize(MAX_PAGE)
-        while True:
-            answer = client.search(
+
+        def ask(count: int) -> Any:
+            return client.search(
                 pit={"id": pit, "keep_alive": KEEP_ALIVE},
-                size=size.count,
+                size=count,
                 query=query,
                 sort=sort,
                 search_after=after,
@@ -116,6 +126,9 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
                 # Else the documents of a shard that is lost under way are left out, and nothing says so.
                 allow_partial_search_results=False,
             )
+
+        while True:
+            answer = size.asked(ask, is_too_much)
             pit = part_of(answer, "pit_id")
             hits = part_of(answer, "hits", "hits")
             if not hits:

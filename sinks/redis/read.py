@@ -14,8 +14,8 @@ from typing import Any
 import redis
 from redis.cluster import RedisCluster
 
+from cdc.paging import PageSize, parts
 from sinks.contract import UNREADABLE, Held
-from sinks.paging import PageSize, parts
 from sinks.redis import names
 from sinks.redis.client import Client
 from sinks.redis.names import Names
@@ -209,7 +209,7 @@ class Reads:
         size = PageSize(SCAN_COUNT)
         for part in parts(keys, size):
             page = self._settled(where, [names.encoded(key) for key in part])
-            size.read(len(held.document) for held in page)
+            size.read([len(held.document) for held in page] or [0])  # who are not there are not asked for one by one
             found.update({held.key: held for held in page})
         return found
 

@@ -366,7 +366,7 @@ class Register:
             "restore it from a copy; or remove it: where readers see another generation than 1, "
             f"`headwater rebuild FILE {self.sink} --auto` asks the target for it"
         )
-        found = read_note(self._path, lambda note: {**note, "generations": list(note["generations"])}, fix)
+        found = read_note(self._path, _checked, fix)
         return found or {"last": 1, "generations": [asdict(Registered(1, "living"))]}
 
     @contextmanager
@@ -377,3 +377,8 @@ class Register:
             register = self._read()
             yield register
             write_atomic(self._path, json.dumps(register, indent=1))
+
+
+def _checked(note: Mapping[str, Any]) -> dict[str, Any]:
+    """A register whose entries can be read: one that can't is refused by its name, whoever asks for it. Pure."""
+    return {**note, "generations": [asdict(Registered(**entry)) for entry in note["generations"]]}

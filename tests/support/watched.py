@@ -18,6 +18,7 @@ from console.http.app import make_app
 from console.http.guard import Access
 from console.http.served import Pipelines, Served
 from operations.overview.watching import Watching
+from operations.state.folder import note_captured
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = {
@@ -71,6 +72,7 @@ class World:
         file.write_text((ROOT / "examples/flights/pipeline.yaml").read_text())
         self.pipelines = Pipelines([file])
         self.served: Served = self.pipelines.get(None)
+        note_captured(self.served.pipeline)
         if told is not None:
             asked = {name: lambda _, value=value: deepcopy(value) for name, value in told.items()}
             self.served.watching = Watching(lambda: self.served.pipeline, lambda: self.served.waits, asked)

@@ -39,6 +39,23 @@ def print_event(told: Told) -> None:
     click.echo(b'{"event":%s,"cursor":%s,"data":' % (orjson.dumps(told.name), cursor) + told.data + b"}")
 
 
+def print_reset(told: Told, start: str, there: str) -> None:
+    """Say to a person why what was shown until now counts no more; where nothing was, what is going to be shown.
+
+    Args:
+        told: a ``reset``.
+        start: of ``follow_options``.
+        there: what ``--snapshot`` shows.
+    """
+    from operations.push.walk import BEGUN
+
+    why = told.value["why"]
+    if why != BEGUN:
+        click.echo(f"reset: {why}", err=True)
+    elif start == "now":
+        click.echo(f"from now on; `--snapshot` shows {there}", err=True)
+
+
 def followed(source: Source, sees: Sees, cursor: str | None, start: str, show: Callable[[Told], None]) -> None:
     """Show what comes, until Ctrl-C; why nothing comes is said once each time.
 

@@ -177,6 +177,14 @@ def test_a_row_comes_back_as_it_was_written(
     assert read_row(value) == row
 
 
+def test_a_row_whose_former_joins_have_no_room_is_not_written() -> None:
+    """Seven digits of a length pushed all that follows by one: nothing could read the row again."""
+    with pytest.raises(StateError, match="no room for 16,777,216 bytes"):
+        write(Stamp(1, 1, 0), [["x" * ((1 << 24) - 6)]], b"[1]")
+    value = write(Stamp(1, 1, 0), [["x" * ((1 << 24) - 7)]], b"[1]")
+    assert (read(value).row, read_row(value)) == ([1], [1])
+
+
 @given(*[st.builds(Stamp, st.integers(0, 2**63 - 1), st.integers(0, 2**40 - 1), st.integers(0, 0))] * 2)
 def test_packed_stamps_are_ordered_as_stamps(one: Stamp, other: Stamp) -> None:
     assert (one < other) == (one.pack() < other.pack())

@@ -101,6 +101,23 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str) -> 
     assert message in said
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("through_tables", "many-to-many: `children` with `hide: true` and a ref below it: docs/from-pgsync.md"),
+        ("through", "many-to-many: `children` with `hide: true` and a ref below it: docs/from-pgsync.md"),
+        ("relationship", "rows that this row points at are `refs`, rows that point at it `children`: docs/from"),
+        ("variant", "is `value: column`: docs/from-pgsync.md"),
+        ("label", "the key under `refs` or `children` is the name in the document: docs/from-pgsync.md"),
+    ],
+)
+def test_pgsyncs_words_in_a_view_are_answered_with_ours(key: str, hint: str) -> None:
+    below = f"    children: {{x: {{table: orders, on: {{a: b}}, {key}: y}}}}"
+    said = bad(changed("    root: customers", f"    root: customers\n{below}"))
+    assert f"unknown key '{key}' in views.customer.children.x\n  what to do: " in said and hint in said
+    assert "from-pgsync" not in bad(changed("  user: headwater", f"  user: headwater\n  {key}: y"))
+
+
 def test_several_mistakes_are_told_together_in_the_file_s_order() -> None:
     text = changed("name: shop", "name: 5").replace("bootstrap", "bootstap").replace("  user: headwater\n", "")
     lines = bad(text).splitlines()

@@ -14,6 +14,7 @@ from cdc.errors import ConnectUnavailable
 from cdc.pipeline import Connect
 from connectors.rest import ConnectClient
 from console.cli.main import _with_file
+from operations.state.folder import CAPTURED
 
 ODD = "FILE is odd\n  what to do: `headwater apply FILE --wait`, or `headwater plan FILE`"
 TEXT = """
@@ -84,6 +85,7 @@ def test_what_is_asked_without_a_terminal_names_the_way_out(pipeline: Path, word
     folder.mkdir(parents=True)
     stages = [{"number": 1, "stage": "previous"}, {"number": 2, "stage": "living"}]
     (folder / "generations.json").write_text(json.dumps({"last": 2, "generations": stages}))
+    (folder.parent / CAPTURED).write_text("{}")
     code, said = headwater(*(str(pipeline) if word == "FILE" else word for word in words))
     assert code == 1
     assert "no terminal for an answer" in said and "nothing was removed" in said and "--yes" in said

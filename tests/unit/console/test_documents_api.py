@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from operations.jobs.job import Job, refuse_unfit
 from operations.jobs.jobs import Jobs
 from operations.jobs.work import drop_letters_step, replay_step
 from operations.preview import previewer
-from operations.state.folder import register_of
+from operations.state.folder import pipeline_folder, register_of
 from operations.state.verified import last_verified, note_verified, verified_generations
 from operations.verify.comparison import Comparison
 from operations.verify.verifier import Asked, Verifier
@@ -98,6 +99,19 @@ def test_an_explanation_hides_what_rows_hold(closed: World, monkeypatch: pytest.
     assert without_values({**whole, "held": None, "row_store": None, "expected": None})["expected"] is None
 
 
+def test_an_explanation_keeps_the_digits_of_what_it_shows(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of another process, which hands over what it has written: such a number is not pickled."""
+    wide = b'{"n":9007199254740993.5,"sum":12345678901234567890123}'
+    whole = documented("explain")
+    whole["held"]["document"] = exact(wide)
+    monkeypatch.setattr(documents, "explain_report", lambda *_, **__: whole)
+    monkeypatch.setattr(documents, "_loaded", lambda _: None)
+    assert wide in ask(closed, "/v1/explain?sink=search&key=4711&values=1").content
+    for seen in (True, False):
+        written = documents.explained(print, None, "search", "4711", None, seen)
+        assert (wide in pickle.loads(pickle.dumps(written))) is seen
+
+
 def test_a_preview_is_for_who_may_operate(closed: World) -> None:
     assert ask(closed, "/v1/preview?view=flight", READ).status_code == 403
     answer = ask(closed, "/v1/preview?view=flight")  # by a process of its own, whose error comes back
@@ -136,6 +150,7 @@ def test_a_plan_asks_the_servers(closed: World) -> None:
 def test_the_last_verification_is_kept_without_what_rows_hold(closed: World) -> None:
     pipeline = closed.served.pipeline
     report = documented("verify")
+    shutil.rmtree(pipeline_folder(pipeline))
     note_verified(pipeline, report)
     assert last_verified(pipeline)["sinks"] == []  # there is no folder of this pipeline, and none is made
     register_of(pipeline, "cache").create("x")

@@ -3,6 +3,7 @@ now."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -195,3 +196,17 @@ def test_a_sink_that_was_saved_and_not_applied_keeps_nobody_from_his_write(askin
     file.write_text(text.replace("sinks: {", 'sinks: {new: {type: redis, url: "redis://127.0.0.1:1", view: v}, '))
     answer, _ = wait(asking, token=COMMITTED, timeout_ms=5_000)
     assert answer["state"] == "visible" and list(answer["sinks"]) == ["search"]
+
+
+def test_which_sinks_are_waited_for_is_not_looked_up_in_the_loop(
+    asking: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that `run` had taken up was parsed there: all other waits stood still meanwhile."""
+
+    def beside(pipeline: Pipeline) -> list[str]:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        return [*pipeline.sinks]
+
+    monkeypatch.setattr(freshness, "sinks_to_wait_for", beside)
+    assert wait(asking, token=COMMITTED)[0]["state"] == "visible"

@@ -30,8 +30,8 @@ def looks(pipeline: Pipeline, *only: str) -> set[str]:
     return set(Alerting(Keeper(pipeline, only), print)._look(pipeline))
 
 
-def flow(pipeline: Pipeline, state: str, ago: float = 0.0) -> None:
-    folder = register_of(pipeline, "cache").generation().flow_folder("main")
+def flow(pipeline: Pipeline, state: str, ago: float = 0.0, sink: str = "cache") -> None:
+    folder = register_of(pipeline, sink).generation().flow_folder("main")
     folder.mkdir(parents=True, exist_ok=True)
     said(state, ago).write(folder)
 
@@ -45,6 +45,15 @@ def test_the_one_with_the_first_sink_tells(pipeline: Pipeline) -> None:
     flow(pipeline, "running", ago=19.0)
     register_of(pipeline, "cache").generation().lease._write(held(**ELSEWHERE))
     assert looks(pipeline, "other") == {"sink other"} and looks(pipeline) == ALL
+
+
+def test_one_of_two_tells_that_go_by_files_of_another_order(pipeline: Pipeline) -> None:
+    """Each took the other for the one with the first sink: nobody told."""
+    turned = pipeline.model_copy(update={"sinks": dict(reversed(pipeline.sinks.items()))})
+    for sink in pipeline.sinks:
+        flow(pipeline, "running", sink=sink)
+    assert looks(turned, "cache") == ALL - {"sink other"} and looks(pipeline, "other") == {"sink other"}
+    assert looks(pipeline, "cache") == ALL - {"sink other"} and looks(turned, "other") == {"sink other"}
 
 
 @pytest.mark.parametrize(("state", "ago"), [(None, 0.0), ("stopped", 0.0), ("failed", 0.0), ("running", 999.0)])

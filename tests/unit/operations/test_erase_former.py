@@ -68,6 +68,19 @@ def test_of_every_generation_that_its_register_has(tmp_path: Path) -> None:
     register.write_text("{")
     [(number, words)] = told(tmp_path).values()
     assert number == 1 and "generations.json can't be read" in words
+    register.write_text(json.dumps({"last": 3, "generations": [{**one, "since": 1} for one in entries]}))
+    [(number, words)] = told(tmp_path).values()
+    assert number == 1 and "generations.json can't be read" in words, "it was a bare TypeError"
+
+
+def test_of_generations_that_no_register_has(tmp_path: Path) -> None:
+    """Without generations.json the first alone was looked at, and the row certified as erased."""
+    filled(tmp_path, "search", 2, TOPIC)
+    filled(tmp_path, "search", 10, TOPIC)
+    filled(tmp_path, "search", 3, "p.public.lines")
+    (tmp_path / "p" / "search" / "g4-before").mkdir()
+    unknown = " (not in the register)"
+    assert told(tmp_path) == {"search": (2, f"generation 2{unknown}, generation 10{unknown}")}
 
 
 def test_one_of_which_nobody_knows_what_it_has_read_may_hold_the_row(tmp_path: Path) -> None:
@@ -90,7 +103,12 @@ def test_histories_of_a_warehouse_that_was_dropped_are_told(tmp_path: Path) -> N
 
 def test_so_is_a_history_of_a_sink_that_is_of_another_kind_by_now(tmp_path: Path) -> None:
     history(tmp_path, "cache", None, TOPIC)
-    assert told(tmp_path) == {"cache": (1, "history (now)")}
+    history(tmp_path, "cache", "before", TOPIC)
+    assert told(tmp_path) == {"cache": (2, "history (before), history (now)")}
+    [place] = left_places(subject(tmp_path))
+    assert place.name == str(tmp_path / "p" / "cache" / HISTORY) and place.note is not None
+    assert "drop --sink" not in place.note and "--sink cache" not in place.note, "it would empty the living cache"
+    assert "the tables of its history (before), history (now): drop them yourself" in place.note
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -18,7 +18,7 @@ from operations.erase.note import Note
 from operations.erase.readers import Build
 from operations.erase.subject import Subject
 from operations.state import pausing
-from operations.state.folder import register_of
+from operations.state.folder import note_captured, register_of
 from operations.state.pausing import pause, paused, resume
 from tests.support.erase_cases import PERSONS, build, pipeline, subject
 
@@ -28,7 +28,9 @@ WHY = "new disks"
 @pytest.fixture
 def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     monkeypatch.setattr(warehouse, "histories_of", lambda _: [])
-    return subject(tmp_path)
+    row = subject(tmp_path)
+    note_captured(row.pipeline)
+    return row
 
 
 def why(row: Subject) -> str | None:

@@ -21,7 +21,7 @@ from operations.push.health import Health, note_path, push_report, write_note
 from operations.standing import watch
 from operations.standing.matcher import Matcher
 from operations.standing.note import MatcherNote, read_note, standing_report
-from operations.state.folder import register_of
+from operations.state.folder import note_captured, register_of
 from operations.state.pausing import pause
 from spark.disk.status import FlowStatus
 from tests.support.metric_cases import pipeline, samples
@@ -83,6 +83,7 @@ def test_a_view_whose_matcher_never_left_word_does_not_work(tmp_path: Path) -> N
     assert list(_unjudged([told])) == [
         "standing queries of order are not judged: no `headwater run` has done it yet",
     ]
+    note_captured(made)
     pause(made, "cache", None, lambda _: None)
     assert not [name for name, _ in samples(metrics([made])) if name.startswith("headwater_standing")]
 

@@ -25,11 +25,13 @@ from operations.freshness.note import FlowNote, SinkNote, SourceNote, write_sink
 from operations.freshness.place import Place
 from operations.freshness.waits import Waits
 from operations.letters.writes import WriteLetters
+from operations.state.accepted import Text, note_running, this_process
 from operations.state.folder import register_of
 from operations.state.losses import LossNote
 from operations.state.pausing import pause, resume
 from operations.status.alive import ailments
 from operations.status.facts import judged, judged_apart, sink_limit
+from operations.status.judgement import Judgement
 from spark.disk.status import FlowStatus
 from tests.support.lone_cache import FILE
 from tests.support.metric_cases import pipeline as at_work
@@ -123,6 +125,34 @@ def test_pauses_losses_and_refusals(pipeline: Pipeline) -> None:
     report = judged(pipeline).sinks["cache"].judged  # one that is dead holds up nothing, and may never come again
     assert report.judgement == "paused" and report.remedy and "`headwater resume FILE cache`" in report.remedy
     note.clear()
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["not run", "its flow is stopped"])
+def test_nobody_is_asked_for_what_was_applied_and_is_being_built(pipeline: Pipeline, refused: bool) -> None:
+    """`status` went on to ask for a corrected view and a rebuild, beside the word that `run` builds by that view."""
+    register = register_of(pipeline, "cache")
+    generation = register.generation()
+    why = "view v can't follow\n  what to do: correct the view in f, then `headwater rebuild f cache --auto`"
+    if refused:
+        generation.refuse(why)
+    else:
+        status = FlowStatus.read(generation.flow_folder("main"))
+        assert status is not None
+        replace(status, state="failed", last_error=why).write(generation.flow_folder("main"))
+    text = Text("f", "the file", 1.0)
+    note_running(pipeline, this_process(text))
+    report = judged(pipeline).sinks["cache"]
+    assert report.judged.remedy and "rebuild f cache" in report.judged.remedy
+    note_running(pipeline, this_process(text, building=("cache",)))
+    mends = "view v can't follow; the file that was applied mends it: "
+    report = judged(pipeline).sinks["cache"]
+    assert report.judged == Judgement("failed", mends + "its next generation is about to be filled")
+    number = register.create("views.v changed").number
+    report = judged(pipeline).sinks["cache"]
+    assert report.judged == Judgement("failed", mends + f"generation {number} is being filled")
+    assert refused or report.flows["main"].judged == report.judged
+    generation.refuse("view v can't follow\n  what to do: free its disk")  # what no other generation mends
+    assert judged(pipeline).sinks["cache"].judged == Judgement("failed", "view v can't follow", "free its disk")
 
 
 def test_a_sink_is_as_its_worst_flow_and_finished_ones_are_none(pipeline: Pipeline) -> None:

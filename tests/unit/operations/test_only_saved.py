@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.outlets import outlets
@@ -107,7 +109,7 @@ def test_one_that_another_run_has_in_its_file_was_applied(saved: Pipeline, tmp_p
     assert not only_saved(saved, "sinks", "other") and sinks_to_wait_for(saved) == ["cache", "other"]
     note_running(saved, this_process(Text("p.yaml", text, 2.0), only=("other",), refused={"reason": "x"}))
     assert not only_saved(saved, "sinks", "other"), "it was applied, and refused"
-    assert sinks_to_wait_for(saved) == ["cache"]
+    assert sinks_to_wait_for(saved) == ["cache", "other"], "a write would be called visible without it"
 
 
 def test_a_write_is_not_waited_for_in_a_sink_that_never_had_anything(saved: Pipeline, tmp_path: Path) -> None:
@@ -126,6 +128,17 @@ def test_a_text_that_looks_like_a_date_and_is_none(saved: Pipeline, tmp_path: Pa
     assert sinks_to_wait_for(saved) == ["cache"] and only_saved(saved, "sinks", "other")
     pause(saved, "other", None, lambda _: None)
     assert is_(saved, "other")[0] == "paused"
+
+
+def test_the_files_of_many_pipelines_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait read its own anew, a tenth of a second, where more than eight pipelines were served."""
+    served = [loads(TWO.format(folder=tmp_path / str(number)), "p.yaml") for number in range(30)]
+    for number, made in enumerate(served):
+        runs(made, FILE.format(folder=tmp_path / str(number)))
+    read = list[Any]()
+    monkeypatch.setattr("cdc.pipeline.document.YAML", lambda **how: read.append(1) or YAML(**how))
+    assert [sinks_to_wait_for(made) for made in served * 2] == [["cache"]] * 60
+    assert len(read) == len(served)
 
 
 def test_never_for_none_at_all(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from operations.run.engine import Engine
 from operations.run.refusals import Refusals
 from operations.state import pausing
 from operations.state.accepted import note_running, text_of, this_process
-from operations.state.folder import register_of
+from operations.state.folder import note_captured, register_of
 from operations.state.history import history_folder, history_lease
 from operations.state.pausing import pause, paused, refuse_paused, resume
 from operations.status.alive import ailments
@@ -54,7 +54,9 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pipeline(file: Path) -> Pipeline:
-    return load(file)
+    made = load(file)
+    note_captured(made)
+    return made
 
 
 def call(*words: str | Path) -> tuple[int, str]:

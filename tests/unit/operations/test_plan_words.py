@@ -72,8 +72,8 @@ def test_nothing_is_told_twice_and_who_does_it_is(plan: Plan, lines: list[str], 
 
 def test_what_a_migration_asks_of_the_file_stands_behind_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     view = {"sink": "search", "generation": 1, "view": "v", "why": ["column a was dropped"], "documents": 0}
-    asks = {"verdict": "in place", "asks": ["take `a` out of `mapping:`"]}
-    plain = {"verdict": "in place", "asks": []}
+    asks = {"verdict": "in place", "stands_with": [], "asks": ["take `a` out of `mapping:`"]}
+    plain = {"verdict": "in place", "stands_with": [], "asks": []}
     views = [view | asks, view | plain]
     show_migration({"table": "t", "changes": ["x"], "views": views, "rebuilt": {}, "read": None})
     lines = capsys.readouterr().out.splitlines()

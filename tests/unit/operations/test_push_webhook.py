@@ -30,6 +30,7 @@ from operations.push.source import Source
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
 from operations.push.webhooks import Webhooks
 from operations.push.writing import records
+from operations.state.folder import note_captured
 from operations.state.pausing import pause, resume
 from sinks.redis.stream.hooks import Refused
 
@@ -222,6 +223,7 @@ def test_what_was_counted_before_a_restart_is_not_counted_from_0(
 def test_nobody_is_alarmed_of_a_paused_sinks_webhooks(tmp_path: Path, *, readable: bool) -> None:
     pipeline = load(file_of(tmp_path))
     assert 'headwater_push_well{pipeline="hooked",webhook="hook"} 0.0' in metrics([pipeline])
+    note_captured(pipeline)
     pause(pipeline, "kept", "maintenance", lambda _: None)  # nobody is to send
     if not readable:
         (tmp_path / "state/hooked/kept/paused.json").write_text("{")

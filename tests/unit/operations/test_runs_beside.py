@@ -22,7 +22,7 @@ from operations.state.accepted import (
     runs_without,
     this_process,
 )
-from operations.state.folder import is_begun, note_elsewhere, running_path
+from operations.state.folder import is_begun, running_path
 from tests.unit.operations.test_edited_beside import OTHER
 from tests.unit.operations.test_file_edits import NEW, Files, Run, files, filled
 
@@ -117,8 +117,7 @@ def test_what_all_of_them_build_and_what_one_has_refused_is_told(files: Files) -
     told = file_status(files.load())
     assert told["building"] == ["other", "cache"] and told["refused"] == why and told["pid"] == os.getpid()
     assert under_way(files.load()) == ({"cache", "other"}, set())
-    note_elsewhere(files.load(), elsewhere=True)
-    assert is_begun(files.load()), "somebody has run it here since"
+    assert is_begun(files.load()), "somebody has run it here"
 
 
 def test_a_sink_is_applied_that_one_of_them_has_in_its_file(files: Files) -> None:

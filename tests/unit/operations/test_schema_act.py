@@ -17,11 +17,13 @@ from cdc.formats import SHAPES
 from cdc.pipeline import Pipeline, loads
 from cdc.records.debezium_json import Decoder, Fit
 from cdc.shapes import Shape, Shapes
+from console.cli.plan import show_migration
 from operations import opened
 from operations.schema import migrations
 from operations.schema.act import Acted, act, owed_to
+from operations.schema.case import Case
 from operations.schema.changed import in_words
-from operations.schema.decide import ALL_ROWS
+from operations.schema.decide import ALL_ROWS, Decision, Verdict
 from operations.schema.mapped import read_mapped
 from operations.schema.stopped import is_former, still_to_do
 from operations.state.evolution import Evolution, Todo, allow, read_allowed, read_evolution, write_evolution
@@ -288,6 +290,48 @@ def test_what_stands_with_a_refused_view_is_not_told_to_be_read_again(tmp_path: 
     said = "\n".join(done(pipeline, {**BEFORE, "public.customers": less}).said)
     assert "view customer: refuse (" in said and "view all: stands with view customer" in said
     assert "read again" not in said
+
+
+@pytest.mark.parametrize("shows", ["", ", columns: [id]"], ids=["could follow", "shows nothing of it"])
+def test_plan_says_what_stands_with_a_refused_view_and_that_neither_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shows: str
+) -> None:
+    """It said of one "in place and read again", and of the refused one "about 7 documents written again"."""
+    head, rest = TEXT.split("views:\n")
+    every = f"views:\n  all: {{root: customers{shows}}}\n" + rest.replace("[order, customer]", "[order, customer, all]")
+    pipeline = make(tmp_path, text=head + every)
+    write_evolution(pipeline, "search", Evolution(acted=BEFORE))
+    now = {**BEFORE, "public.customers": replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))}
+    tables = Catalogue({name: shape.table for name, shape in now.items()})
+    monkeypatch.setattr(migrations, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(migrations, "read_shapes", lambda *_, **__: (tables, now))
+    monkeypatch.setattr(migrations, "estimated_rows", lambda *_: {"public.customers": 7})
+    [told] = migrations.migrations(pipeline)
+    assert {one["view"]: (one["verdict"], one["stands_with"], one["documents"]) for one in told["views"]} == {
+        "customer": ("refuse", [], 0),
+        "all": ("stands", ["customer"], 0),
+    }
+    show_migration(told)
+    lines = capsys.readouterr().out.splitlines()
+    assert "    sink search, generation 1, view all: stands with view customer, until it is corrected" in lines
+    [refused] = [line for line in lines if "view customer: " in line]
+    assert "view customer: refuse (" in refused and "written again" not in refused
+
+
+def test_plan_promises_no_generation_that_a_refused_view_keeps_from_being_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(migrations, "estimated_rows", lambda *_: {"public.customers": 7})
+    monkeypatch.setattr(migrations, "cost", lambda *_: {"documents": 7})
+
+    def told(**verdicts: Verdict) -> Any:
+        made = {view: Decision(verdict) for view, verdict in verdicts.items()}
+        found = [Case("search", 1, True, view, CUSTOMERS.table, one, one) for view, one in made.items()]
+        return migrations._told(cast(Any, None), cast(Any, None), "public.customers", CUSTOMERS, CUSTOMERS, found)
+
+    assert told(all=Verdict.NEW_GENERATION)["rebuilt"] == {"search": {"documents": 7}}
+    beside = told(all=Verdict.NEW_GENERATION, customer=Verdict.REFUSE)
+    assert beside["rebuilt"] == {} and [one["documents"] for one in beside["views"]] == [0, 0]
 
 
 def test_of_a_generation_that_nobody_reads_no_new_generation_is_told(tmp_path: Path) -> None:

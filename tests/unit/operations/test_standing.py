@@ -28,6 +28,7 @@ from operations.standing.register import MAX_BYTES, clause, same
 from operations.standing.registered import Registered
 from operations.standing.saved import SavedQueries, query_of
 from operations.standing.seen import Seen
+from operations.state.folder import note_captured
 from operations.state.pausing import pause
 from sinks.contract import Held
 from sinks.elasticsearch.standing.queries import Query
@@ -361,6 +362,7 @@ def test_status_says_why_a_matcher_does_not_go_on(tmp_path: Path) -> None:
     ):
         note.write(pipeline, "order")
         assert list(_unjudged(standing_report(pipeline))) == [f"standing queries of order are not judged: {why}"]
+    note_captured(pipeline)
     pause(pipeline, pipeline.queries["order"].changes, "maintenance", lambda _: None)  # nobody is to judge them
     assert standing_report(pipeline)[0]["working"] is None and not list(_unjudged(standing_report(pipeline)))
     assert "headwater_standing_working{" not in metrics([pipeline])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,10 +21,15 @@ from operations.generations import targets
 from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.standing import watch
+from operations.standing.matcher import Matcher
 from operations.standing.place import StandingPlace, standing_place
+from operations.standing.registered import Registered
 from operations.standing.watch import ViewMatcher
 from operations.state.folder import register_of
 from sinks.elasticsearch.standing import carrying, queries
+from sinks.redis.read import Moving
+from sinks.redis.stream.matches import State
+from sinks.redis.stream.tail import Standing
 from spark.disk import made_of
 from spark.disk.made_of import define
 from tests.support.promoted import promoted
@@ -120,6 +126,36 @@ def test_a_matcher_goes_where_readers_are_led(tmp_path: Path, places: list[Stand
         ("shop-v_queries", "shop:"),
     ]
     assert places[-1] == standing_place(new, "v")
+
+
+def test_a_promotion_is_said_with_its_words_and_is_no_warning(
+    tmp_path: Path, places: list[StandingPlace], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each promotion of a cache warned of `Moving: `, without a word of what that is."""
+    made = load(tmp_path)
+    for sink in ("search", "cache"):
+        begin(made, sink)
+
+    def step() -> None:
+        raise Moving
+
+    monkeypatch.setattr(watch, "Matcher", lambda *_: SimpleNamespace(documents=0, told=0, unread=0, batch=1, step=step))
+    with caplog.at_level(logging.INFO, "operations.standing.watch"), matching(made):
+        assert soon(lambda: len(places) > 1)
+    why = "sink 'cache' (Redis at 127.0.0.1:1): keys of v are being renamed by a promotion"
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert said == [("INFO", f"standing queries of v are not judged: {why}")]
+
+
+def test_before_changes_are_kept_that_is_said_and_not_that_something_is_gone() -> None:
+    """`status` said "no changes are kept now" at each first start, as where `run` is missing."""
+    tail = SimpleNamespace(standing=lambda: Standing(0, None))
+    matches = SimpleNamespace(state=lambda: State(1, "1", {"registered": "1"}, {}))
+    found = Registered("1", "", {})
+    searches = SimpleNamespace(look=lambda _: found, follow=lambda *_: found)
+    with pytest.raises(SinkUnavailable) as refused:
+        Matcher(*cast(Any, (searches, tail, matches))).step()
+    assert refused.value.what == "`run` has not begun to keep the view's changes yet"
 
 
 def test_a_look_makes_the_file_as_a_generation_was_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +267,17 @@ def test_what_is_registered_while_readers_are_led_over_is_not_left_behind(
     readers.meanwhile = meanwhile
     assert show(pipeline, 2) == ["sink search: readers see generation 2 (generation 1 stays, for `headwater rollback`)"]
     assert server.names("shop-v_queries") == {"big", "late"}
+
+
+def test_who_has_gone_back_is_told_the_way_forward(tmp_path: Path, readers: Readers, server: QueryServer) -> None:
+    """The generation that was left stayed "for `headwater rollback`", which is what had just been done."""
+    pipeline = second(tmp_path)
+    show(pipeline, 2)
+    back, *_ = show(pipeline, 1)
+    way = "`headwater promote p.yaml search --generation 2` shows it again"
+    assert back == f"sink search: readers see generation 1 (generation 2 stays: {way})"
+    forth, *_ = show(pipeline, 2)
+    assert forth.endswith("(generation 1 stays, for `headwater rollback`)")
 
 
 def test_readers_stay_where_they_are_while_queries_can_not_be_taken_along(

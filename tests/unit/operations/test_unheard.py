@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue
+from cdc.errors import ConnectError, StateError
 from cdc.pipeline import Pipeline
-from connectors.actions import Action
+from connectors.actions import Action, Show
 from connectors.apply import Result
 from console.cli.apply import command as apply_command
+from console.cli.main import cli
 from operations import plan as planning
+from operations.generations import targets
 from operations.state.accepted import Text, hand_over, note_running, this_process
-from operations.state.folder import is_begun
+from operations.state.folder import is_begun, note_captured, numbered_state_dir
 from tests.unit.operations.test_file_edits import Files, files, filled
 
 __all__ = ["files"]
@@ -45,7 +49,15 @@ def test_a_folder_without_state_of_a_captured_pipeline_is_told(
         True
     ] * warned
     hand_over(files.load(), Text("p.yaml", files.text(), 1.0))
+    assert bool(planned(files.load(), actions, monkeypatch)) is warned, "that a file was applied here is no capture"
+    note_captured(files.load())
     assert planned(files.load(), actions, monkeypatch) == []
+
+
+def test_what_any_verb_leaves_in_a_fresh_folder_ends_no_warning(files: Files) -> None:
+    """A `pause`, an `erase` or a `verify` was enough, and no `apply` warned of the folder any more."""
+    numbered_state_dir(files.load())
+    assert not is_begun(files.load())
 
 
 def test_the_state_of_an_older_headwater_counts(files: Files) -> None:
@@ -62,13 +74,15 @@ def test_so_does_apply(
     files: Files, monkeypatch: pytest.MonkeyPatch, begun: bool, actions: list[Action], warned: bool
 ) -> None:
     if begun:
-        hand_over(files.load(), Text("p.yaml", files.text(), 1.0))
+        note_captured(files.load())
     done = Result(actions, Catalogue(), fresh=False)
     monkeypatch.setattr("operations.gate.refuse_wrong_views", lambda *_: None)
     monkeypatch.setattr("operations.edits.handing.let_through", lambda _: None)
 
-    def apply(*_: Any, within: Any, **__: Any) -> Result:
+    def apply(_pipeline: Pipeline, progress: Show, *, within: Any, **_: Any) -> Result:
         with within:
+            for action in done.actions:
+                progress(action)
             return done
 
     monkeypatch.setattr("connectors.apply.apply", apply)
@@ -88,3 +102,108 @@ def test_so_does_apply(
         "captured from here"
     )
     assert planned(pipeline, [], monkeypatch) == [], "and nobody has run it yet"
+
+
+@pytest.mark.parametrize(("actions", "warned"), [([SET], True), ([CREATED], False)])
+def test_an_apply_that_failed_half_way_leaves_the_next_one_to_say_so(
+    files: Files, monkeypatch: pytest.MonkeyPatch, actions: list[Action], warned: bool
+) -> None:
+    """It had put something into the folder by then, and the same again was silent of a capture from elsewhere. One
+    that has made the connector itself must not be told of another folder by the next."""
+    monkeypatch.setattr("operations.gate.refuse_wrong_views", lambda *_: None)
+    monkeypatch.setattr("operations.edits.handing.let_through", lambda _: None)
+    away = ConnectError("Kafka Connect went away")
+
+    def apply(_pipeline: Pipeline, progress: Show, *, within: Any, **_: Any) -> Result:
+        with within:
+            for action in actions:
+                progress(action)
+            if fails:
+                raise away
+            return Result([], Catalogue(), fresh=False)
+
+    monkeypatch.setattr("connectors.apply.apply", apply)
+    fails = True
+    assert CliRunner().invoke(apply_command, [str(files.path)]).exception is away
+    fails = False
+    found = CliRunner().invoke(apply_command, [str(files.path)], catch_exceptions=False)
+    assert ("is captured already" in found.stderr) is warned
+
+
+# -- verbs that change sinks, in a folder that knows nothing of them ---------------------------------------------------
+
+CONNECTOR = Action("connector", "p", "stop, forget its offsets, delete", "present", None)
+SLOT = Action("slot", "p", "drop", "present", None)
+PUBLICATION = Action("publication", "p", "drop", "present", None)
+
+
+def refused(*words: str) -> str:
+    """What a verb is refused with."""
+    error = CliRunner().invoke(cli, words).exception
+    assert isinstance(error, StateError), error
+    return str(error)
+
+
+def test_a_pause_that_no_run_would_see_is_refused(files: Files) -> None:
+    """It said that nothing is written to the sink, which `run` went on with."""
+    said = refused("pause", str(files.path), "cache")
+    assert f"nothing of pipeline p in engine.state_dir ({files.folder})" in said and "absolute path" in said
+    assert not list(files.folder.glob("**/*")), "by what it left the folder was taken for the pipeline's"
+    note_captured(files.load())  # and nobody has run it yet
+    assert CliRunner().invoke(cli, ["pause", str(files.path), "cache"]).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--yes",)])
+def test_an_erasure_that_knows_of_no_build_is_refused(files: Files, words: tuple[str, ...]) -> None:
+    """It waited for nobody, looked into no sink, and certified that nothing is left."""
+    assert "nothing was looked at" in refused("erase", str(files.path), "t", "1", *words)
+
+
+@pytest.fixture
+def dropping(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What there is to drop, and what was dropped."""
+    made = SimpleNamespace(actions=[CONNECTOR], gone=[])
+
+    def planned(*_: Any, **__: Any) -> list[Action]:
+        return list(made.actions)
+
+    monkeypatch.setattr("connectors.drop.plan_drop_pipeline", planned)
+    monkeypatch.setattr("connectors.drop.drop", lambda *_, **__: made.gone.append("capture"))
+    monkeypatch.setattr(targets, "drop_sink_state", lambda _, only: made.gone.append(tuple(only)))
+    monkeypatch.setattr("cdc.log.forgotten.forget_sinks", lambda *_: None)
+    return made
+
+
+@pytest.mark.parametrize("words", [("--yes",), ("--dry-run",), ("--yes", "--sink", "cache")])
+@pytest.mark.parametrize("left", [CONNECTOR, SLOT])
+def test_a_drop_that_would_leave_sinks_behind_or_take_them_from_under_a_run_is_refused(
+    files: Files, dropping: SimpleNamespace, words: tuple[str, ...], left: Action
+) -> None:
+    """The capture went, "removed" was printed, and indices and keys stayed; of a single sink the first generation went,
+    which a `run` with another folder was writing to."""
+    dropping.actions = [left]
+    said = refused("drop", str(files.path), *words)
+    assert str(files.folder) in said and "--keep-sinks" in said and dropping.gone == []
+
+
+def test_what_is_left_of_a_pipeline_whose_folder_is_lost_can_be_dropped(
+    files: Files, dropping: SimpleNamespace
+) -> None:
+    def drop(*words: str) -> str:
+        return CliRunner().invoke(cli, ["drop", str(files.path), "--yes", *words], catch_exceptions=False).output
+
+    assert "removed" in drop("--keep-sinks") and dropping.gone == ["capture"]
+    dropping.actions = []
+    assert "removed" in drop("--sink", "cache") and dropping.gone == ["capture", ("cache",)]
+    dropping.actions = [PUBLICATION]  # of a first `apply` that failed before there was a connector: nobody can run it
+    assert "removed" in drop()
+
+
+def test_a_drop_where_the_state_is_asks_for_the_capture_only_if_it_goes(
+    files: Files, dropping: SimpleNamespace
+) -> None:
+    note_captured(files.load())
+    assert CliRunner().invoke(cli, ["drop", str(files.path), "--yes"]).exit_code == 0
+    dropping.actions = None  # asked for, it would fail
+    assert CliRunner().invoke(cli, ["drop", str(files.path), "--yes", "--sink", "cache"]).exit_code == 0
+    assert dropping.gone[-1] == ("cache",)

@@ -17,7 +17,7 @@ from cdc.join.rows import Stamp
 from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog
-from cdc.pipeline import Source, Webhook
+from cdc.pipeline import Source, Webhook, load
 from cdc.view import View
 from connectors.actions import Action
 from connectors.preflight import CHECKS, Answer, Finding, Level
@@ -52,7 +52,7 @@ from operations.query.duck import Rows
 from operations.query.tables import Held, Name
 from operations.query.tail import Tail
 from operations.standing.note import MatcherNote
-from operations.state.folder import register_of
+from operations.state.folder import note_captured, register_of
 from operations.status.facts import judged
 from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.sinks import STATES, _flow, _flow_judged, _sink, source_judged, status_report, with_judgement
@@ -62,6 +62,7 @@ from operations.testing.cases import Case, Expected, Result, Wrong
 from operations.verify.comparison import Comparison
 from spark.join.explain import Explained, Row, Total
 from tests.support.json_examples import PAGE, ROOT, example, flights
+from tests.support.lone_cache import written
 
 UNITED = {"name": "United"}
 
@@ -166,10 +167,9 @@ def test_a_difference_of_a_preview() -> None:
 
 
 def test_pause(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yaml"
-    file.write_text((ROOT / "examples/flights/pipeline.yaml").read_text())
-    nowhere = {"HEADWATER_SOURCE_PASSWORD": "x", "HEADWATER_SETUP_PASSWORD": "x", "HEADWATER_HOME": str(tmp_path)}
-    said = CliRunner(env=nowhere).invoke(cli, ["pause", str(file), "search", "--json"], catch_exceptions=False).output
+    file = written(tmp_path)
+    note_captured(load(file))
+    said = CliRunner().invoke(cli, ["pause", str(file), "cache", "--json"], catch_exceptions=False).output
     assert json.loads(said).keys() == example("pause, resume").keys()
 
 

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import UnavailableValue
-from cdc.join.incoming import Incoming, RowMaker
+from cdc.errors import DecodeError, UnavailableValue
+from cdc.join.incoming import LONGEST_JOIN, Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
@@ -18,6 +18,7 @@ from sinks.rowstore.memory.store import MemoryStore
 from spark.join import assemble
 from spark.join.engine import FILLED, PIECE, Joiner, Made
 from spark.join.task import Task
+from tests.support.trees import node, table
 
 AIRLINES = Table(
     "public",
@@ -281,6 +282,31 @@ def test_remembered_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert orjson.loads(log.joiner.documents([item])[0] or b"")["airline"] == {"name": "x" * 100}
         held = max(held, len(log.joiner.assembler._root.refs[0][0].held))
     assert 1 < held < 20
+
+
+def test_a_value_too_long_to_join_by_is_refused_when_it_is_read() -> None:
+    log = Log()
+    (made,) = log.batch(log.change(FLIGHTS, id=1, carrier="x" * LONGEST_JOIN, delay=0))
+    assert log.joiner.documents(made) == [b'{"id":1,"delay":0,"airline":null}']
+    with pytest.raises(DecodeError, match=r"carrier of public.flights has a value of 65,537 characters"):
+        log.change(FLIGHTS, id=1, carrier="x" * (LONGEST_JOIN + 1), delay=0)
+    assert log.change(AIRLINES, carrier="UA", name="x" * (LONGEST_JOIN + 1), note="").row is not None
+
+
+@pytest.mark.parametrize("inner", ["1", '{"a":1,"a":2}'])
+def test_json_that_was_read_is_written_however_deeply_it_is_nested(inner: str) -> None:
+    """It was refused by what is left of the stack: a row that was read could be in no document, and its flow stood."""
+    orders, notes = table("orders", "id", id="int4", note="int4"), table("notes", "id", id="int4", info="json")
+    root = node(orders, refs=(node(notes, "note", "ref", (("note", "id"),)),))
+    view = JoinedView("order", orders, ("id",), root.columns, root=root)
+    log = Log()
+    log.joiner = Joiner(view, log.store)
+    log.makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    for levels in (*range(470, 500, 2), *range(960, 1000, 2), 5_000):
+        info = "[" * levels + inner + "]" * levels
+        (made,) = log.batch(log.change(notes, id=1, info=info), log.change(orders, id=levels, note=1))
+        document = log.joiner.documents(made)[-1]
+        assert document is not None and info.replace('"a":1,', "").encode() in document
 
 
 def test_pieces_grow_and_shrink_with_their_documents() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sinks.paging import BYTES, FIRST, MOST_BYTES, PageSize, parts
+import pytest
+
+from cdc.paging import BYTES, FIRST, MOST_BYTES, PageSize, parts
 
 MB = 1 << 20
 
@@ -19,15 +21,16 @@ def read(size: PageSize, documents: list[int]) -> list[int]:
 def test_small_ones_come_by_thousands_soon() -> None:
     size = PageSize(5000)
     counts = []
-    for _ in range(9):
+    for _ in range(15):
         counts.append(size.count)
         size.read([500] * size.count)
-    assert counts == [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
+    assert counts == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 5000, 5000]
 
 
 def test_large_ones_come_a_few_at_a_time_from_the_first_page_on() -> None:
-    pages = read(PageSize(5000), [2 * MB] * 1000)
-    assert pages[0] == FIRST * 2 * MB and max(pages[1:]) <= BYTES
+    """Fifty of 20 MB were asked for before anything was known of them, each time anew."""
+    assert max(read(PageSize(5000), [2 * MB] * 1000)) <= BYTES
+    assert set(read(PageSize(5000), [20 * MB] * 100)) == {20 * MB}
 
 
 def test_large_ones_among_small_ones_bound_the_pages_after_them() -> None:
@@ -52,9 +55,40 @@ def test_documents_that_are_nothing_and_pages_without_any() -> None:
     assert size.count == FIRST
     size.read([0, 0])
     assert size.count == 2 * FIRST
-    assert [len(part) for part in parts([0] * 120, PageSize(50))] == [50, 50, 20]
+    assert [len(part) for part in parts([0] * 120, PageSize(50, 50))] == [50, 50, 20]
     assert list(parts([], PageSize(50))) == []
 
 
 def test_what_is_asked_without_documents_begins_with_all() -> None:
     assert [len(part) for part in parts([0] * 1200, PageSize(500, 500))] == [500, 500, 200]
+
+
+class Full(Exception):
+    """Of a server that holds so many documents, and no more."""
+
+
+def test_a_page_that_is_too_much_is_asked_for_again_by_halves() -> None:
+    size, tried = PageSize(500, 500), list[int]()
+
+    def ask(count: int) -> str:
+        tried.append(count)
+        if count > 100:
+            raise Full
+        return "answer"
+
+    assert size.asked(ask, lambda error: isinstance(error, Full)) == "answer"
+    assert tried == [500, 250, 125, 62] and size.count == 62
+
+
+@pytest.mark.parametrize(("most", "bears", "times"), [(500, False, 1), (4, True, 3)])
+def test_an_error_that_is_not_for_its_size_is_one_at_once(most: int, bears: bool, times: int) -> None:
+    """One of a single document is."""
+    tried = list[int]()
+
+    def ask(count: int) -> None:
+        tried.append(count)
+        raise Full
+
+    with pytest.raises(Full):
+        PageSize(most, most).asked(ask, lambda _: bears)
+    assert len(tried) == times

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
 import requests
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from cdc import tls
 from cdc.errors import ConnectError, ConnectUnavailable
-from cdc.masking import mask_text
+from cdc.masking import led_to, mask_text
 from cdc.pipeline import Connect
 from cdc.polling import poll
 from cdc.waits import waiting_for
@@ -202,8 +202,7 @@ class ConnectClient:
 
     def _led_away(self, answer: requests.Response) -> ConnectError:
         """A redirect is not followed: what was to be changed would be asked for there, and without its body."""
-        to = urlsplit(urljoin(answer.url, answer.headers.get("location", "")))
-        where = f"{to.scheme}://{to.netloc.rpartition('@')[2]}{to.path}"  # what else it has may be secret
+        where = led_to(answer.url, answer.headers.get("location", ""))
         kind = ConnectError if answer.status_code in MOVED else ConnectUnavailable
         return kind(
             f"Kafka Connect does not answer at {mask_text(self.url)}: it leads to {where} ({answer.status_code})",

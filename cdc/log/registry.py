@@ -6,17 +6,19 @@ or is empty, or that something else answers in its place, is not: these stop the
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from cdc import tls
 from cdc.errors import RegistryError, RegistryUnavailable
-from cdc.masking import mask_text
+from cdc.masking import led_to, mask_text
 from cdc.records.encoding import JSON, Encoding, UnknownSchemaId
 
 if TYPE_CHECKING:  # half a second to load, and not needed for JSON
@@ -33,9 +35,17 @@ NOT_FOUND = 404
 # A registry's own 404 bears a code: 40403 in Confluent's words, 40401 of an Apicurio with ids of before. One without is
 # of what stands in front of it, and says nothing of an id.
 NO_SUCH = range(40_400, 40_500)
-# Of what stands in front of a registry, or of one that is busy: it may say otherwise in a moment. So may 3xx and 5xx.
+# Of what stands in front of a registry, or of one that is busy: it may say otherwise in a moment. So may 5xx.
 PASSING = {NOT_FOUND, 408, 429}
+# Redirects that stay; any other may be a page that a gateway shows for a while.
+MOVED = {301, 308}
 ANOTHER = "something else does in its place (a page, another server)"
+# What to do about a redirect.
+LED_AWAY = (
+    "give source.registry.url the address that it leads to; a page for a login or while a gateway is mended passes"
+)
+
+log = logging.getLogger(__name__)
 
 
 class Schemas:
@@ -60,8 +70,9 @@ class Schemas:
             UnknownSchemaId: there is none.
             ValueError: it is not one for records.
             RegistryUnavailable: no answer, or one that says nothing of the id: a page, a 404 without a registry's code,
-                3xx, 408, 429 or 5xx (transient).
-            RegistryError: it refused, or it holds no schema at all (terminal).
+                a redirect that passes, 408, 429 or 5xx (transient).
+            RegistryError: it refused, its address leads elsewhere for good (301, 308), or it holds no schema at all
+                (terminal).
         """
         found = self._known.get(number)
         if found is None:
@@ -91,7 +102,9 @@ class Schemas:
             raise
         except SchemaRegistryError as error:
             status = error.http_status_code
-            if status in PASSING or status >= 500 or status <= 0 or 300 <= status < 400:
+            if 300 <= status < 400:
+                raise self._led_away(number, url, status) from error
+            if status in PASSING or status >= 500 or status <= 0:
                 raise _unavailable(url, f"it answers {status}") from error
             raise RegistryError(
                 f"the schema registry at {url} answers {status}: {error.error_message}",
@@ -107,6 +120,8 @@ class Schemas:
                     fix=tls.remedy("source.registry"),
                 ) from error
             page = isinstance(error, JSONDecodeError | UnicodeDecodeError | TypeError | AttributeError)
+            if page:  # or a fault of the client's, or of ours
+                log.debug("what the schema registry's client could not read", exc_info=error)
             why = ANOTHER if page else mask_text(f"{type(error).__name__} {error}")
             raise _unavailable(url, why) from error
         if schema is None:
@@ -141,6 +156,28 @@ class Schemas:
                     "FILE`, which tells first what it costs",
                 ) from error
         raise _unavailable(url, ANOTHER)
+
+    def _led_away(self, number: int, url: str, status: int) -> RegistryError:
+        """What a redirect means. The client does not follow it, and does not tell where it leads: that is asked for."""
+        import requests
+
+        address, where = f"{self._settings['url'].rstrip('/')}/schemas/ids/{number}", "another address"
+        with suppress(OSError, ValueError):  # requests' own, or an address that is none
+            answer = requests.get(
+                address,
+                auth=(self._settings["user"], self._settings["password"]) if "user" in self._settings else None,
+                timeout=REQUEST_SECONDS,
+                verify=self._settings.get("ca_certs", True),
+                allow_redirects=False,
+            )
+            if to := answer.headers.get("location"):
+                where = led_to(address, to)
+        kind = RegistryError if status in MOVED else RegistryUnavailable
+        return kind(
+            f"the schema registry does not answer at {url}: it leads to {where} ({status})",
+            means="records of Avro can't be read; nothing is skipped",
+            fix=LED_AWAY,
+        )
 
     def _open(self) -> SchemaRegistryClient:
         if self._client is None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import requests
 
 from cdc import tls
+from cdc.log.registry import LED_AWAY
+from cdc.masking import led_to
 from connectors.debezium import AVRO_CONVERTER
 from connectors.preflight.model import Check, Finding, Level, Site
 
@@ -26,7 +28,13 @@ def run(site: Site) -> Iterator[Finding]:
             auth=user,
             timeout=PATIENCE_SECONDS,
             verify=settings.get("ca_certs", True),
+            allow_redirects=False,  # as who reads the records does
         )
+        if 300 <= answer.status_code < 400:
+            where = led_to(answer.url, answer.headers.get("location", ""))
+            message = f"the schema registry does not answer there: it leads to {where} ({answer.status_code})"
+            yield Finding(Level.ERROR, registry.url, message, LED_AWAY)
+            return
         listed = answer.json() if answer.ok else []
     except (OSError, ValueError) as error:  # requests' own are OSErrors, and so is that ca_certs name no file
         why = tls.refused(error)

@@ -142,7 +142,8 @@ def erase_tables(subject: Subject, builds: Sequence[Build], *, move_tags: bool) 
     Raises:
         TagsHold: a tag or a branch that keeps it was set since that was looked for first (terminal).
         EraseUnfinished: somebody has paused a sink since (transient): nothing was written to it.
-        StateError: a process does not let go of a sink, which stays paused; the same again waits for it.
+        StateError: a process does not let go of a sink, which stays paused until the next erasure, of
+            whichever row, or somebody resumes it.
         Exception: as Spark wraps what Iceberg says; what was done is done, and the sink goes on.
     """
     sinks = warehouses(subject, builds)

@@ -24,7 +24,8 @@ def drop_letters(
         pipeline: the loaded file.
         wanted: which.
         dry_run: only tell which.
-        ask: given what was found, before it is forgotten, and nothing else is; raises where that is not to be.
+        ask: called with the report before anything is forgotten; only what it names is forgotten. Raises where that is
+            not to be.
 
     Raises:
         ConfigError, KafkaError, KafkaUnavailable: as ``letters_report``; what was not cleared still stands.

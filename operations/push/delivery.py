@@ -228,7 +228,7 @@ class Delivery:
             self._say(f"{self._sending.title} takes events again")
 
     def _letter(self, batch: Batch, found: Verdict, message: str) -> dict[str, Any]:
-        body = batch.body  # larger only where a single event is
+        body = batch.body  # larger only where a single event is, or where it was begun before batches were measured
         kept = body if self._sending.letters and len(body) <= BODY_BYTES else b""
         return {
             "id": message,

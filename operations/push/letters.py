@@ -96,19 +96,21 @@ def drop_refused(
         pipeline: the loaded file.
         wanted: which.
         dry_run: only tell how many.
-        ask: given what was found, before it is forgotten, and nothing else is; raises where that is not to be.
+        ask: called with the report before anything is forgotten; only what it names is forgotten. Raises where that is
+            not to be.
 
     Raises:
         HeadwaterError: a server does not answer, or refuses; the same again goes on.
     """
-    found = [(source.place, letters) for source, letters in _found(pipeline, wanted)]
-    standing = sum(len(letters) for _, letters in found)
+    # Their places alone: a question may stand for long, and bodies are large.
+    found = [(source.place, [one.place for one in letters]) for source, letters in _found(pipeline, wanted)]
+    standing = sum(len(places) for _, places in found)
     report: dict[str, Any] = {"pipeline": pipeline.name, "at": time.time(), "standing": standing, "dropped": 0}
     if not dry_run:
         ask(report)
-        for place, letters in found:
+        for place, places in found:
             with closing(Source(place)) as source:
-                report["dropped"] += _forgotten(source, letters)
+                report["dropped"] += _forgotten(source, places)
     return report
 
 
@@ -136,7 +138,7 @@ def send_letters(pipeline: Pipeline, wanted: WantedLetters) -> dict[str, Any]:
                 reason = carriers.send(one)
                 if reason is None:
                     taken += 1
-                    _forgotten(source, [one])
+                    _forgotten(source, [one.place])
                 else:
                     why.append({"webhook": one.hook, "id": one.id, "why": reason})
     finally:
@@ -204,14 +206,14 @@ def _found(pipeline: Pipeline, wanted: WantedLetters) -> Iterator[tuple[Source, 
             source.close()
 
 
-def _forgotten(source: Source, letters: Sequence[Refused]) -> int:
-    """Forget letters; how many there were.
+def _forgotten(source: Source, places: Sequence[bytes]) -> int:
+    """Forget letters by their places; how many there were.
 
     Raises:
         HeadwaterError: Redis does not answer, or refuses.
     """
     try:
-        return source.drop_letters([one.place for one in letters])
+        return source.drop_letters(places)
     except TROUBLES as error:
         raise told(error, source.place) from error
 

@@ -242,17 +242,16 @@ def _lacks(taken: Text, *keys: str) -> bool:
 @lru_cache(maxsize=256)
 def _names(text: str) -> dict[str, Any]:
     """The names in a file, those below each beside it; none where it is no such file."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from cdc.pipeline.document import SyntaxProblem, parse
 
-    try:
-        return _names_of(YAML(typ="safe", pure=True).load(text))
-    except YAMLError:
+    try:  # as the file was loaded: another reader fails with a text that looks like a date
+        return _names_of(parse(text)[0].plain())
+    except SyntaxProblem:
         return {}
 
 
 def _names_of(part: Any) -> dict[str, Any]:
-    return {str(name): _names_of(value) for name, value in part.items()} if isinstance(part, dict) else {}
+    return {name: _names_of(value) for name, value in part.items()} if isinstance(part, dict) else {}
 
 
 def this_process(taken: Text, **more: Any) -> Running:

@@ -6,12 +6,17 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state.folder import numbered_state_dir, pipeline_folder
 
 # Locked as long as somebody erases, or applies a file (operations/erase/note.py).
 ERASING = "erasing.lock"
+
+# Whoever looks whether a lock is held (``is_held``) has it for a moment, which is over long before.
+LOOK_SECONDS = 0.5
 
 
 @contextmanager
@@ -21,14 +26,16 @@ def alone(pipeline: Pipeline, lock: str, busy: StateError) -> Iterator[None]:
     Args:
         pipeline: the loaded file.
         lock: the file's name, in the pipeline's state.
-        busy: raised if somebody else has it.
+        busy: raised if somebody else has it, and not just looks at it.
 
     Raises:
         StateError: ``busy`` (terminal).
     """
     with (numbered_state_dir(pipeline) / pipeline.name / lock).open("a") as handle:
+        looked_at = retry_if_exception_type(BlockingIOError)
+        again = Retrying(stop=stop_after_delay(LOOK_SECONDS), wait=wait_fixed(0.02), retry=looked_at, reraise=True)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            again(fcntl.flock, handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise busy from error
         yield
@@ -43,8 +50,7 @@ def is_held(pipeline: Pipeline, lock: str) -> bool:
     """
     try:
         with (pipeline_folder(pipeline) / lock).open() as handle:
-            # Shared, so that two who look are not in each other's way; whoever wants it waits for nobody who looks, but
-            # is refused in this very moment.
+            # Shared, so that two who look are not in each other's way; whoever wants it tries again.
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -126,6 +126,15 @@ def is_left(pipeline: Pipeline, pause: Pause) -> bool:
     return pause.erasing and not is_held(pipeline, ERASING)
 
 
+def way_on(resumed: str) -> str:
+    """What ends the pause of an erasure that is at work no more. Pure.
+
+    Args:
+        resumed: the command that resumes the sink.
+    """
+    return f"that erasure is at work no more: {resumed}, or any next `headwater erase --yes`"
+
+
 def paused_lines(pipeline: Pipeline, found: Mapping[str, Pause]) -> list[str]:
     """What `run` says of sinks that it leaves alone, a line each."""
     return [
@@ -137,7 +146,7 @@ def paused_lines(pipeline: Pipeline, found: Mapping[str, Pause]) -> list[str]:
 def _way(pipeline: Pipeline, sink: str, pause: Pause, file: str = "FILE") -> str:
     resumed = f"`headwater resume {file} {sink}`"
     if is_left(pipeline, pause):
-        return f"that erasure is at work no more: {resumed}, or the same `headwater erase` again"
+        return way_on(resumed)
     if pause.erasing:  # resumed now it would write into tables that are written anew
         return "it goes on when that erasure has ended"
     return resumed
@@ -244,7 +253,7 @@ def _wait_for(sink: str, what: str, lease: Lease, say: Say) -> None:
         raise StateError(
             f"sink {sink} is paused, but {what} is still held: {error.what}",
             means="that process may still write to it",
-            fix="`headwater pause` again waits for it; or end that process",
+            fix="the same again waits for it once more; or end that process",
         ) from error
     lease.release()
 

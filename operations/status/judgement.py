@@ -17,6 +17,7 @@ from typing import Literal, get_args
 from cdc.pipeline.views import SHARED_FLOW
 from cdc.wording import split
 from operations.freshness.hanging import hidden
+from operations.state.pausing import way_on
 
 # The worst first: a sink is as its worst flow.
 Name = Literal[
@@ -240,7 +241,7 @@ def _waiting(facts: FlowFacts) -> str:
 def _resumed(facts: SinkFacts) -> str:
     way = "`headwater resume FILE SINK`"
     if facts.left:
-        return f"that erasure is at work no more: {way}, or the same `headwater erase` again"
+        return way_on(way)
     # Resuming beside an erasure that is alive would have both write to the same tables.
     return "nothing: it goes on when the erasure ends" if facts.erasing else way
 

@@ -155,20 +155,25 @@ def _let_go(body: Any) -> bool:
     return any(one.get("type") == "search_context_missing_exception" for one in causes)
 
 
-def part_of(answer: ObjectApiResponse[Any], name: str) -> Any:
-    """What is under a name that each of a server's answers of a kind has.
+def part_of(answer: ObjectApiResponse[Any], *names: str) -> Any:
+    """What is under names that each of a server's answers of a kind has.
 
     Args:
         answer: to a request that went through.
-        name: of the part.
+        names: of the part, from outside to inside.
 
     Raises:
         NotReached: it has none, so it is the page of something in front of the server.
     """
-    if name in answer.body:
-        return answer.body[name]
-    why = f"an answer without `{name}` is not the server's own, but of what is in front of it: {str(answer.body)[:200]}"
-    raise NotReached(why)
+    found = answer.body
+    for name in names:
+        if not isinstance(found, dict) or name not in found:
+            raise NotReached(
+                f"an answer without `{'.'.join(names)}` is not the server's own, but of what is in front of it: "
+                f"{str(answer.body)[:200]}"
+            )
+        found = found[name]
+    return found
 
 
 def each_document(answer: ObjectApiResponse[Any]) -> list[dict[str, Any]]:

@@ -158,9 +158,10 @@ class Fences:
         while True:
             began = time.monotonic()
             self._client.indices.refresh(index=target.fence_writer)
-            hits = self._client.search(
+            answer = self._client.search(
                 index=target.fence_writer, query=old, size=MGET_COUNT, version=True, source=False
-            ).body["hits"]["hits"]
+            )
+            hits = part_of(answer, "hits", "hits")
             if not hits:
                 return purged
             lines = [encode(place, Item(hit["_id"], hit["_version"], None)) for place, hit in enumerate(hits)]

@@ -21,8 +21,8 @@ PRODUCT = "x-elastic-product"
 VERSION = "x-opensearch-version"
 # What OpenSearch's own 404 has in it: of a document, a point in time, a scroll. Of anything else `error` and `status`.
 _ITS_OWN = frozenset(("_index", "found", "pits", "succeeded"))
-# What a server's own answer has that is no object of objects, as those on indices and nodes are.
-_SAID = _ITS_OWN | {"acknowledged", "errors"}
+# What a server's own answer has that is no object of objects, as those on indices and nodes are, to all that is asked.
+_SAID = _ITS_OWN | {"_shards", "acknowledged", "docs", "errors", "nodes", "responses", "snapshots", "template"}
 # Redirects that no server sends. Those that stay (301, 308) are told as they are: the address is another one by now.
 _LED_AWAY = frozenset((302, 303, 307))
 # A longer answer in JSON is no page, and reading it twice is dear.
@@ -98,10 +98,9 @@ def is_page(answer: Any) -> bool:
         said = orjson.loads(answer.body)
     except ValueError:
         return True
-    if not isinstance(said, dict):
+    if not isinstance(said, dict) or "error" in said:  # of nothing that is asked has a server's own 2xx one at its top
         return True
-    parts = any(isinstance(value, dict | list) for value in said.values())
-    return bool(said) and not parts and _SAID.isdisjoint(said)
+    return _SAID.isdisjoint(said) and not all(isinstance(value, dict) for value in said.values())
 
 
 def is_opensearchs(answer: Any) -> bool:

@@ -8,6 +8,7 @@ from elasticsearch import Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.index_names import generation_of
+from sinks.elasticsearch.client import part_of
 from sinks.elasticsearch.settings import Target
 
 _TRIES = 5
@@ -15,9 +16,10 @@ _TRIES = 5
 
 def seen(client: Elasticsearch, target: Target) -> dict[str, int]:
     """Index -> generation of what the readers' alias leads to; normally one. Raises the client's errors."""
-    found = client.options(ignore_status=404).indices.get_alias(name=target.index).body
-    if "error" in found:
+    answer = client.options(ignore_status=404).indices.get_alias(name=target.index)
+    if answer.meta.status == 404 and "error" in answer.body:
         return {}
+    found = [index for index in answer.body if part_of(answer, index, "aliases") is not None]
     numbers = {index: generation_of(index) or ("", 0) for index in found}
     return {index: number if alias == target.index else 0 for index, (alias, number) in numbers.items()}
 

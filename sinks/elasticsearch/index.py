@@ -178,7 +178,7 @@ class Indices:
         return f"set `settings: {{{room}}}` of sink {self._settings.name} in the pipeline file"
 
     def _update_settings(self, name: str, wanted: dict[str, Any]) -> None:
-        actual = self._client.indices.get_settings(index=name, flat_settings=True).body[name]["settings"]
+        actual = part_of(self._client.indices.get_settings(index=name, flat_settings=True), name, "settings")
         changes = mapping.changed_settings(wanted, actual)
         if not changes:
             return
@@ -276,7 +276,7 @@ class Indices:
         found = self._client.indices.get(index=f"{stem}*", expand_wildcards="all").body
         named = [name for name, said in found.items() if token_of(name, stem) is not None]
         unmarked = [name for name in named if told(found[name].get("mappings") or {}) is None]
-        return [name for name in unmarked if not self._client.count(index=name).body["count"]]
+        return [name for name in unmarked if not part_of(self._client.count(index=name), "count")]
 
     def bulk_load(self, target: Target, on: bool) -> None:
         """Turn refresh off for a load from nothing, and back on (with one refresh) after it. ``setup`` heals a crash

@@ -7,6 +7,7 @@ from typing import Any
 
 from elasticsearch import Elasticsearch
 
+from sinks.elasticsearch.client import part_of
 from sinks.elasticsearch.settings import Settings
 from sinks.renamed import former
 
@@ -25,7 +26,7 @@ def owner(settings: Settings, **part: object) -> dict[str, Any]:
 
 def made_by(client: Elasticsearch, index: str) -> Any:
     """What an index says of itself; None if nothing of ours made it. Raises the client's errors."""
-    return told(client.indices.get_mapping(index=index).body[index]["mappings"])
+    return told(part_of(client.indices.get_mapping(index=index), index, "mappings"))
 
 
 def told(mappings: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from elasticsearch import ApiError, Elasticsearch
 from cdc.errors import SinkRefused, SinkUnavailable
 from cdc.paging import FIRST, PageSize
 from sinks.contract import Held
-from sinks.elasticsearch.client import NO_INDEX, each_document, is_too_much
+from sinks.elasticsearch.client import NO_INDEX, each_document, is_too_much, part_of
 from sinks.elasticsearch.opensearch import close_point, open_point
 from sinks.elasticsearch.settings import Address, Target
 
@@ -125,12 +125,12 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
                 track_total_hits=False,
                 # Else the documents of a shard that is lost under way are left out, and nothing says so.
                 allow_partial_search_results=False,
-            ).body
+            )
 
         while True:
             answer = size.asked(ask, is_too_much)
-            pit = answer["pit_id"]
-            hits = answer["hits"]["hits"]
+            pit = part_of(answer, "pit_id")
+            hits = part_of(answer, "hits", "hits")
             if not hits:
                 return
             for hit in hits:

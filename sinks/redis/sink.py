@@ -75,8 +75,10 @@ class RedisSink:
 
     def _not_written(self) -> SinkUnavailable | SinkRefused:
         """What a replica means: one that knows this sink is met in a fail-over, when the address leads to the former
-        master still."""
+        master still. Raises SinkRefused where its keys are another's, whose generations it may know."""
         what = f"{self._settings.who} is a replica and can't be written"
+        with self._server.once("setup"):
+            self._refuse_others(self._server.client(), *self._names.values())
         if any(self.living(view) is not None for view in self._names):
             return SinkUnavailable(
                 what, fix="`run` goes on once its url leads to the master; if it stays so, correct it"
@@ -96,15 +98,15 @@ class RedisSink:
 
     def _claim_keys(self, client: Client) -> None:
         """Claim the keys of all views, or of none."""
-        for where in self._names.values():
-            self._refuse_others(client, where)
+        self._refuse_others(client, *self._names.values())
         for where in self._names.values():
             self._claims.claim(client, where.stem)
 
-    def _refuse_others(self, client: Client, where: Names) -> None:
-        found = self._claims.in_the_way(client, where.stem)
-        if found is not None:
-            raise self._claims.refused(where.stem, found)
+    def _refuse_others(self, client: Client, *those: Names) -> None:
+        for where in those:
+            found = self._claims.in_the_way(client, where.stem)
+            if found is not None:
+                raise self._claims.refused(where.stem, found)
 
     def _claim(self, where: Names) -> None:
         newest = self._server.client().eval(CLAIM, 1, where.pointer, where.generation, self._settings.token)

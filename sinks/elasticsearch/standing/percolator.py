@@ -17,7 +17,7 @@ from elasticsearch import ApiError, BadRequestError, Elasticsearch
 from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
 from cdc.json_text import read
 from sinks.elasticsearch.bulk import POISON_KINDS
-from sinks.elasticsearch.client import PASSING, reason_of, translated
+from sinks.elasticsearch.client import PASSING, part_of, reason_of, translated
 from sinks.elasticsearch.mapping import changed_settings, flatten
 from sinks.elasticsearch.owners import is_owner, owner, told
 from sinks.elasticsearch.settings import Settings, Target
@@ -131,7 +131,7 @@ class Percolator:
             raise
 
     def _checked(self, documents: Mapping[str, Any]) -> str:
-        found = self._client.indices.get(index=self.index).body[self.index]
+        found = part_of(self._client.indices.get(index=self.index), self.index)
         if not is_owner(self._owner, told(found["mappings"])):
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is none of this sink's",
@@ -285,7 +285,7 @@ class Percolator:
         found: set[str] = set()
         after: list[Any] | None = None
         while True:
-            hits = self._client.search(
+            answer = self._client.search(
                 index=self.index,
                 size=10_000,
                 source=False,
@@ -294,7 +294,8 @@ class Percolator:
                 search_after=after,
                 track_total_hits=False,
                 allow_partial_search_results=False,
-            ).body["hits"]["hits"]
+            )
+            hits = part_of(answer, "hits", "hits")
             found |= {hit["_id"] for hit in hits}
             if len(hits) < 10_000:
                 return found

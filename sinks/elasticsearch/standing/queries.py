@@ -14,7 +14,7 @@ import orjson
 from elasticsearch import BadRequestError, ConflictError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from sinks.elasticsearch.client import connect, no_copy, reason_of, translated
+from sinks.elasticsearch.client import connect, no_copy, part_of, reason_of, translated
 from sinks.elasticsearch.mapping import NO_PIPELINES
 from sinks.elasticsearch.owners import is_owner, made_by, owner, told
 from sinks.elasticsearch.settings import Settings, Target, read_settings
@@ -196,8 +196,8 @@ class QueryStore:
                     track_total_hits=False,
                     seq_no_primary_term=True,
                     allow_partial_search_results=False,
-                ).body
-                hits = answer["hits"]["hits"]
+                )
+                hits = part_of(answer, "hits", "hits")
                 found |= {hit["_id"]: (read_query(hit["_source"]), _place(hit)) for hit in hits}
                 if len(hits) < PAGE:
                     return found
@@ -210,7 +210,7 @@ class QueryStore:
             SinkUnavailable: transient. SinkRefused: the server refuses.
         """
         with translated(self._settings.who, "count of standing queries"):
-            return int(self._client.count(index=self.index).body["count"])
+            return int(part_of(self._client.count(index=self.index), "count"))
 
     def drop(self) -> bool:
         """Remove the index, if it is there; what somebody else has made under that name stays. Whether it was removed.

@@ -18,7 +18,7 @@ import orjson
 from elasticsearch import BadRequestError, Elasticsearch
 
 from cdc.errors import SinkUnavailable
-from sinks.elasticsearch.client import translated
+from sinks.elasticsearch.client import part_of, translated
 from sinks.elasticsearch.standing.percolator import (
     BAD_QUERY,
     OWN,
@@ -76,8 +76,8 @@ class Searched(Percolator):
         left = {"range": {_AT: {"lt": int(time.time()) - LEFT_SECONDS}}}
         with translated(self._settings.who, "setup of standing queries"):
             # A minimal server has no _delete_by_query either.
-            found = self._client.search(index=self.index, query=left, size=MOST // 5, source=False).body["hits"]["hits"]
-            self._delete([hit["_id"] for hit in found])
+            found = self._client.search(index=self.index, query=left, size=MOST // 5, source=False)
+            self._delete([hit["_id"] for hit in part_of(found, "hits", "hits")])
         return made
 
     def there(self) -> bool:
@@ -97,7 +97,7 @@ class Searched(Percolator):
         """
         with translated(self._settings.who, "counting documents that were laid out to be judged"):
             self._client.indices.refresh(index=self.index)
-            return int(self._client.count(index=self.index, query={"exists": {"field": _BATCH}}).body["count"])
+            return int(part_of(self._client.count(index=self.index, query={"exists": {"field": _BATCH}}), "count"))
 
     def laid_out(self) -> list[str]:
         """The marks of documents that are laid out now.
@@ -109,7 +109,7 @@ class Searched(Percolator):
         with translated(self._settings.who, "looking for documents that were laid out to be judged"):
             self._client.indices.refresh(index=self.index)
             while True:
-                hits = self._client.search(
+                answer = self._client.search(
                     index=self.index,
                     size=TOGETHER,
                     source=False,
@@ -118,7 +118,8 @@ class Searched(Percolator):
                     search_after=marks[-1:] or None,  # the rest of those with the last mark is passed over
                     track_total_hits=False,
                     allow_partial_search_results=False,
-                ).body["hits"]["hits"]
+                )
+                hits = part_of(answer, "hits", "hits")
                 if not hits:
                     return marks
                 marks += dict.fromkeys(hit["sort"][0] for hit in hits)
@@ -146,7 +147,7 @@ class Searched(Percolator):
         found = self._client.search(
             index=self.index, query=query, size=TOGETHER, source=False, allow_partial_search_results=False
         )
-        return [hit["_id"] for hit in found.body["hits"]["hits"]]
+        return [hit["_id"] for hit in part_of(found, "hits", "hits")]
 
     def follow(self, queries: Mapping[str, Query]) -> dict[str, str]:
         """See ``Percolator``."""

@@ -6,16 +6,23 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from cdc.errors import RegistryError, RegistryUnavailable
 from cdc.log import registry
 from cdc.log.registry import Schemas, encoding_of
+from cdc.pipeline import source as source_of
 from cdc.records.encoding import JSON, UnknownSchemaId
+from connectors.preflight import registry as preflight
+from connectors.preflight.model import Site
 
 SCHEMA = json.dumps({"type": "record", "name": "a", "fields": [{"name": "x", "type": "int"}]})
+
+
+ELSEWHERE = "https://u:pa55@registry.example.org/ccompat?state=5ecret#5ecret"
 
 
 class Registry(ThreadingHTTPServer):
@@ -46,6 +53,8 @@ class Answers(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(text)))
+        if 300 <= status < 400:
+            self.send_header("Location", ELSEWHERE)
         self.end_headers()
         self.wfile.write(text)
 
@@ -110,6 +119,8 @@ PLACEHOLDERS = [
     (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
     (404, ["no"]),
     (302, b"<html>302 Found</html>"),
+    (303, b""),
+    (307, b""),
     (408, b"later"),
 ]
 
@@ -145,6 +156,30 @@ def test_a_registrys_own_404_is_known_by_its_code(server: Registry, code: int) -
     server.told["/schemas/ids/3"] = (404, {"error_code": code, "message": "not there"})
     with pytest.raises(UnknownSchemaId, match="no schema 3"):
         Schemas({"url": server.url}).get(3)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_where_a_redirect_leads_is_told_and_one_that_stays_is_final(server: Registry, status: int) -> None:
+    """It was waited for without end, with the advice to start the registry; `check` followed it, and found nothing."""
+    server.told |= {f"/schemas/{path}": (status, ["AVRO"]) for path in ("ids/3", "types")}
+    with pytest.raises(RegistryError, match=f"leads to https://registry.example.org/ccompat .{status}") as caught:
+        Schemas({"url": server.url}).get(3)
+    assert caught.value.transient == (status not in (301, 308))
+    source = SimpleNamespace(registry=source_of.Registry(url=server.url), format="json")
+    site = cast(Site, SimpleNamespace(pipeline=SimpleNamespace(source=source), failed=set()))
+    [found] = preflight.run(site)
+    for said, way in ((str(caught.value), caught.value.fix), (found.message, found.fix)):
+        assert "registry.example.org/ccompat (" in said and "the address that it leads to" in way
+        assert not any(secret in said + way for secret in ("5ecret", "pa55"))
+
+
+def test_what_the_client_trips_over_is_logged_for_who_looks_for_it(
+    server: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.told["/schemas/ids/3"] = (200, "maintenance")
+    with caplog.at_level("DEBUG", logger=registry.__name__), pytest.raises(RegistryUnavailable):
+        Schemas({"url": server.url}).get(3)
+    assert "Traceback" in caplog.text
 
 
 def test_a_registry_that_is_down_is_transient(server: Registry) -> None:

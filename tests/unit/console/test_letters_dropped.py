@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from click.testing import CliRunner
@@ -19,11 +20,16 @@ from tests.unit.operations.test_letters import letter
 from tests.unit.operations.test_push_webhook import file_of
 
 
+class Body:
+    """In the place of bytes, whose end nobody sees."""
+
+
 class Standing:
     """Letters of both kinds; one more comes while the question is asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.cleared, self.asked = 3, list[Any](), list[str]()
+        self.bodies, self.kept = list[ref[Body]](), 0
         monkeypatch.setattr(dropping, "find_letters", lambda *_: self.found())
         monkeypatch.setattr(Source, "letters", lambda _: self.refused())
         monkeypatch.setattr(Source, "drop_letters", lambda _, places: self.forget(places))
@@ -38,7 +44,9 @@ class Standing:
         return made
 
     def refused(self) -> list[Refused]:
-        return [Refused(str(at).encode(), "hook", f"msg_{at}", 1.0, "no", 1, b"[]") for at in range(self.count)]
+        bodies: list[Any] = [Body() for _ in range(self.count)]
+        self.bodies += map(ref, bodies)
+        return [Refused(str(at).encode(), "hook", f"msg_{at}", 1.0, "no", 1, one) for at, one in enumerate(bodies)]
 
     def forget(self, those: Any) -> int:
         self.cleared += those
@@ -46,6 +54,7 @@ class Standing:
 
     def answer(self, question: str, **_: Any) -> bool:
         self.asked.append(question)
+        self.kept = sum(body() is not None for body in self.bodies)
         self.count += 5_000
         return True
 
@@ -69,6 +78,12 @@ def test_what_has_come_while_it_was_asked_stays(tmp_path: Path, standing: Standi
     told = drop(tmp_path, kind)
     assert told.exit_code == 0 and standing.asked == ["Forget 3 letters?"], told.output
     assert {*standing.cleared} == CLEARED[kind] and told.output.endswith("3 letters forgotten\n")
+
+
+def test_no_body_is_kept_while_it_is_asked(tmp_path: Path, standing: Standing) -> None:
+    """Of each of 100,000 letters it may be a MiB."""
+    assert drop(tmp_path, "webhooks").exit_code == 0
+    assert standing.asked and standing.bodies and standing.kept == 0
 
 
 @pytest.mark.parametrize("kind", ["letters", "webhooks"])

@@ -225,6 +225,6 @@ def test_whoever_meets_what_a_dead_one_has_left_paused_is_told_the_way_out(row: 
     with pytest.raises(StateError) as error:
         pausing.refuse_paused(row.pipeline, ["cache"], "nothing")
     for said in (line, str(error.value)):
-        assert "at work no more: `headwater resume FILE cache`, or the same `headwater erase` again" in said
+        assert "at work no more: `headwater resume FILE cache`, or any next `headwater erase --yes`" in said
     with Note(row.pipeline).alone():
         """Who looked holds nothing."""

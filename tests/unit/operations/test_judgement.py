@@ -201,6 +201,12 @@ def test_a_sink(facts: SinkFacts, flows: list[Judgement], judgement: str) -> Non
     assert judge_sink(facts, flows).judgement == judgement
 
 
+def test_what_a_dead_erasure_has_left_paused_goes_on_with_a_command() -> None:
+    """It sent to the same erasure, whose key nobody else knows."""
+    told = judge_sink(SinkFacts(paused="since noon", erasing=True, left=True), [WELL]).remedy
+    assert told is not None and "resume FILE SINK`, or any next `headwater erase --yes`" in told
+
+
 def test_a_promotion_that_was_cut_is_the_cause_whatever_its_flows_say() -> None:
     """A cache takes no writes meanwhile: its flows blame a server that is well, and its remedy was to start that."""
     told = judge_sink(SinkFacts(cut="from 1 to 2"), [Judgement("retrying", "x", "bring the server back")])

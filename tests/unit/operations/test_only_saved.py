@@ -16,6 +16,7 @@ from operations.metrics.pipelines import metrics
 from operations.push.health import push_report
 from operations.state.accepted import Text, note_running, only_saved, sinks_to_wait_for, this_process
 from operations.state.folder import register_of, running_path
+from operations.state.pausing import pause
 from operations.status.alive import ailments
 from operations.status.facts import judged
 from spark.disk.status import FlowStatus
@@ -121,13 +122,21 @@ def test_a_write_is_not_waited_for_in_a_sink_that_never_had_anything(saved: Pipe
     assert sinks_to_wait_for(saved) == ["cache", "other"]
 
 
+def test_a_text_that_looks_like_a_date_and_is_none(saved: Pipeline, tmp_path: Path) -> None:
+    """`status`, alarms and `/v1/wait` ended with a ValueError, of a file that `run` goes by."""
+    runs(saved, FILE.format(folder=tmp_path) + "alert: 2026-02-30\n")
+    assert sinks_to_wait_for(saved) == ["cache"] and only_saved(saved, "sinks", "other")
+    pause(saved, "other", None, lambda _: None)
+    assert is_(saved, "other")[0] == "paused"
+
+
 def test_the_files_of_many_pipelines_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each wait read its own anew, a tenth of a second, where more than eight pipelines were served."""
     served = [loads(TWO.format(folder=tmp_path / str(number)), "p.yaml") for number in range(30)]
     for number, made in enumerate(served):
         runs(made, FILE.format(folder=tmp_path / str(number)))
     read = list[Any]()
-    monkeypatch.setattr("ruamel.yaml.YAML", lambda **how: read.append(1) or YAML(**how))
+    monkeypatch.setattr("cdc.pipeline.document.YAML", lambda **how: read.append(1) or YAML(**how))
     assert [sinks_to_wait_for(made) for made in served * 2] == [["cache"]] * 60
     assert len(read) == len(served)
 

@@ -280,20 +280,34 @@ def test_a_server_that_lacks_what_a_promotion_and_a_stream_need_is_refused_befor
     assert claimed == (["keys", "v"] if taken else [])
 
 
+REPLICA = "is a replica and can't be written"
+
+
 @pytest.mark.parametrize("role", ["slave", "replica"])
 @pytest.mark.parametrize(
-    ("pointer", "error"),
-    [((None, b"7"), SinkUnavailable), ((b"2", None), SinkUnavailable), ((None, None), SinkRefused)],
-    ids=["set up", "promoted", "never set up"],
+    ("pointer", "claimed", "error", "words"),
+    [
+        ((None, b"7"), None, SinkUnavailable, REPLICA),
+        ((b"2", None), None, SinkUnavailable, REPLICA),
+        ((None, None), None, SinkRefused, REPLICA),
+        ((b"2", None), [b"v", b"other/any"], SinkRefused, "which other/any has claimed"),
+    ],
+    ids=["set up", "promoted", "never set up", "of another pipeline"],
 )
 def test_a_replica_that_knows_this_sink_is_met_in_a_fail_over_which_passes(
-    monkeypatch: pytest.MonkeyPatch, role: str, pointer: tuple[bytes | None, ...], error: type[Exception]
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    pointer: tuple[bytes | None, ...],
+    claimed: list[bytes] | None,
+    error: type[Exception],
+    words: str,
 ) -> None:
     """A flow that started in one failed for good, while one that wrote through it went on."""
-    answers = {"ping": True, "info": {"redis_version": "7.2.0", "role": role}, "hmget": pointer, "script_load": ""}
+    answers: dict[str, Any] = {"ping": True, "info": {"redis_version": "7.2.0", "role": role}, "script_load": ""}
+    answers |= {"hmget": pointer, "eval": claimed}
     client = SimpleNamespace(**{verb: lambda *_, said=said: said for verb, said in answers.items()})
     monkeypatch.setattr("sinks.redis.server.connect", lambda _settings: client)
-    with pytest.raises(error, match="is a replica and can't be written"):
+    with pytest.raises(error, match=words):
         RedisSink(config(targets={"v": {}, "w": {}})).setup()
 
 

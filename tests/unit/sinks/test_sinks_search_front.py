@@ -23,7 +23,21 @@ from sinks.elasticsearch.sink import ElasticsearchSink
 HTML = b"<html><h1>404 Not Found</h1>nginx</html>"
 MISSING = b'{"error":{"type":"index_not_found_exception","reason":"no such index [x]"},"status":404}'
 PAGE = b"<html>Page found: we are back soon</html>"
-PAGES = [(200, PAGE), (200, b'{"status":"maintenance"}'), (302, PAGE), (303, b""), (307, PAGE), (520, PAGE), (530, b"")]
+JSON_PAGES = [
+    b'{"status":"maintenance"}',
+    b'{"error":{"code":503,"message":"maintenance"}}',
+    b'{"message":"maintenance","details":[]}',
+    b'{"message":"maintenance","details":{}}',
+]
+PAGES = [
+    (200, PAGE),
+    *((200, page) for page in JSON_PAGES),
+    (302, PAGE),
+    (303, b""),
+    (307, PAGE),
+    (520, PAGE),
+    (530, b""),
+]
 KINDS = ("elasticsearch", "opensearch")
 # What Elasticsearch says of itself in every answer, and OpenSearch 3 (a hosted one need not).
 OWN = {"elasticsearch": {"X-elastic-product": "Elasticsearch"}, "opensearch": {"X-OpenSearch-Version": "OpenSearch/3"}}
@@ -139,7 +153,7 @@ def test_a_page_of_a_gateway_passes(kind: str, status: int, body: bytes) -> None
         for item in (Item("a", 4, b'{"n":1}'), Item("a", 5, None)):
             with pytest.raises(SinkUnavailable, match=str(status)):
                 sink.write("thing", [item])
-        for ask in (sink.setup, lambda: sink.there("thing")):
+        for ask in (sink.setup, lambda: sink.there("thing"), lambda: sink.living("thing")):
             with pytest.raises(SinkUnavailable, match=str(status)):
                 ask()
 
@@ -152,8 +166,9 @@ def test_a_page_that_looks_like_a_servers_answer_makes_no_fence_gone(headers: di
         for item in (Item("a", 4, b'{"n":1}'), Item("a", 5, None)):
             with pytest.raises(SinkUnavailable, match="in front of it"):
                 sink.write("thing", [item])
-        with pytest.raises(SinkUnavailable, match="in front of it"):
-            sink.versions("thing", ["a"])
+        for ask in (lambda: sink.versions("thing", ["a"]), lambda: sink.there("thing"), lambda: sink.living("thing")):
+            with pytest.raises(SinkUnavailable, match="in front of it"):
+                ask()
         with pytest.raises(SinkUnavailable, match="in front of it"):
             sink.setup()
 

@@ -15,13 +15,16 @@ from cdc.errors import StateError
 from cdc.pipeline import Pipeline, load
 from operations.generations import elsewhere
 from operations.opened import Opened
-from operations.run import flows
+from operations.run import flows, history
+from operations.run.history import OpenedHistory
 from operations.state.folder import register_of
 from spark import flow as flow_module
 from spark.flow import Flow, Reading
+from spark.join import start as joined
 from spark.reading.spec import FlowSpec
-from spark.wanted import begin_start
+from spark.wanted import begin_start, refuse_unwanted
 from spark.warehouse import merge
+from spark.warehouse.history import history as of_history
 from tests.support.lone_cache import written
 
 
@@ -112,3 +115,59 @@ def test_it_begins_no_query(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(flow_module, "tell_applied", lambda *_: told.append("told"))
     refused(unwanted, lambda: flow_module.begin(cast(Any, SimpleNamespace(_spark=None)), flow))
     assert not told
+
+
+def test_its_history_notes_no_claim(pipeline: Pipeline, flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    unwanted, noted = Event(), list[str]()
+    spec = SimpleNamespace(topics={}, views={})
+    for name in ("source_catalogue", "_bind_again", "root_tables"):
+        monkeypatch.setattr(history, name, lambda *_: None)
+    monkeypatch.setattr(history, "spec_of", lambda *_: spec)
+    monkeypatch.setattr(history, "_refuse_elsewhere", lambda *_: unwanted.set())
+    monkeypatch.setattr(history, "note_claim", lambda *_: noted.append("claim"))
+    # What would come next.
+    monkeypatch.setattr(history, "HistoryPlace", lambda *_: refuse_unwanted())
+    of = SimpleNamespace(sinks={"lake": SimpleNamespace(namespace="n")})
+    opened = OpenedHistory(cast(Any, of), "lake", flow.folder, cast(Any, None), 1, "s")
+    monkeypatch.setattr(history, "catalog_name", lambda _sink: "c")
+    refused(unwanted, lambda: history._start(opened, lambda: 1, cast(Any, None), flow))
+    assert not noted
+
+
+def test_its_history_makes_no_table(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(Event())
+    monkeypatch.setattr(of_history, "_put_aside", lambda *_: None)
+    monkeypatch.setattr(of_history, "still_written", lambda *_: flow.spec)
+    monkeypatch.setattr(of_history, "read_again", lambda *_: slow.unwanted.set())
+    place = SimpleNamespace(make=lambda *_, **__: slow.make() or refuse_unwanted(), name=lambda _view: "t")
+    lease: Any = SimpleNamespace(check=lambda: None)
+    start = of_history.start_history
+    refused(slow.unwanted, lambda: start(cast(Any, None), flow, cast(Any, place), lease, [], cast(Any, None)))
+    assert not slow.done
+
+
+@pytest.mark.parametrize("answers", ["before", "there", "prepare"])
+def test_a_joined_one_makes_nothing(flow: Flow, monkeypatch: pytest.MonkeyPatch, answers: str) -> None:
+    """Neither row store nor target, nor its query, after the answer that came too late."""
+    unwanted, done = Event(), list[str]()
+
+    def answered(name: str) -> None:
+        if name == answers:
+            unwanted.set()
+
+    answered("before")
+    sink = SimpleNamespace(
+        there=lambda _view: answered("there") or True, setup=lambda: done.append("sink"), close=lambda: None
+    )
+    store = SimpleNamespace(setup=lambda: done.append("store"), close=lambda: None)
+    view = SimpleNamespace(name="v", layout=None)
+    monkeypatch.setattr(joined, "went_live", lambda _flow: False)
+    monkeypatch.setattr(joined, "open_sink", lambda _config: sink)
+    monkeypatch.setattr(joined, "open_store", lambda *_: store)
+    monkeypatch.setattr(joined, "view_of", lambda _spec: view)
+    monkeypatch.setattr(joined, "prepare", lambda *_: answered("prepare"))
+    monkeypatch.setattr(joined.health, "check_layout", lambda *_: None)
+    monkeypatch.setattr(joined.health, "arranged", lambda *_: False)
+    monkeypatch.setattr(joined, "JoinedQuery", lambda *_: done.append("query"))
+    refused(unwanted, lambda: joined.start_joined(cast(Any, None), flow))
+    assert done == {"before": [], "there": ["store"], "prepare": ["store", "sink"]}[answers]

@@ -48,8 +48,10 @@ SIGNAL_POLL_MS = 1_000
 # Rows whose large values the re-selection remembers; each may be megabytes, and the worker's heap is 1 GB.
 CACHED_ROWS = 2_000
 # Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory. Who has a
-# snapshot fetch fewer rows, for their size, has fewer in a chunk.
-CHUNK_ROWS = 8_192
+# snapshot fetch fewer rows, for their size, has fewer in a chunk; but not fewer than the least: a chunk waits for its
+# watermarks to come back through the log, tens of milliseconds at best, and all tables are read in chunks of one size.
+# Ten million rows are 39,000 chunks of 256: half an hour of waiting at 50 ms each. One by one it would be six days.
+CHUNK_ROWS, LEAST_CHUNK_ROWS = 8_192, 256
 # How many rows of a table are held in memory while it is read.
 READING_OPTIONS = ("snapshot.fetch.size", "incremental.snapshot.chunk.size")
 
@@ -258,7 +260,7 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "signal.kafka.topic": pipeline.signal_topic,
         "signal.kafka.groupId": signal_group(pipeline),
         "signal.kafka.bootstrap.servers": pipeline.kafka.bootstrap,
-        "incremental.snapshot.chunk.size": str(min(CHUNK_ROWS, pipeline.source.snapshot_fetch_size)),
+        "incremental.snapshot.chunk.size": str(_chunk(pipeline.source.snapshot_fetch_size)),
         # Chunks are bounded by keys that Debezium holds as text, whatever their type (timestamptz, inet, bit …): the
         # server must take them for that type, or it says that there is no such operator, and the table is skipped.
         "driver.stringtype": "unspecified",
@@ -270,6 +272,10 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": pipeline.notification_topic,
     }
+
+
+def _chunk(fetched: int) -> int:
+    return max(min(fetched, CHUNK_ROWS), LEAST_CHUNK_ROWS)
 
 
 def rows_at_once(pipeline: Pipeline) -> int:

@@ -66,8 +66,9 @@ class Incoming(NamedTuple):
 TOMBSTONE = -1
 
 # Characters of a value that rows are joined by. Postgres's unique indexes take some 2,700 bytes of one (compressed), so
-# a longer one hardly joins anything; and a stored row has room for 16 MiB of those that it had before.
-LONGEST_JOIN = 1 << 16
+# a longer one hardly joins anything; and a stored row has room for 16 MiB of those that it had before: for two of the
+# longest, whatever JSON makes of them.
+LONGEST_JOIN = 1 << 20
 
 
 class RowMaker:

@@ -188,8 +188,9 @@ class Source(Part):
     )
     snapshot_fetch_size: Whole = entry(
         10240,
-        "Rows that the connector reads at a time, in a snapshot and (8,192 at the most) where a table is read again: "
-        "its memory against round trips. `check` says which number fits large rows.",
+        "Rows that the connector reads at a time, in a snapshot and (8,192 at the most, 256 at the least) where a "
+        "table is read again: its memory against round trips. Fewer make reading again slower, of all tables: each "
+        "time waits for the log. `check` says which number fits large rows.",
         unit="rows",
         ge=1,
         le=1_000_000,

@@ -104,7 +104,7 @@ class Indices:
                 return self._check_whole(name)
             except BadRequestError as error:
                 if "resource_already_exists_exception" not in reason_of(error):
-                    raise self._not_made(name, reason_of(error)) from error
+                    raise self._not_made(name, reason_of(error), wanted["properties"]) from error
         self._check_owner(target, name)
         self._update_mapping(target, name, wanted)
         self._update_settings(name, settings)
@@ -146,7 +146,7 @@ class Indices:
         try:
             self._client.indices.put_mapping(index=name, dynamic=wanted["dynamic"], properties=wanted["properties"])
         except BadRequestError as error:
-            if room := mapping.more_room(reason_of(error)):
+            if room := mapping.more_room(reason_of(error), wanted["properties"]):
                 raise self._full(target, name, reason_of(error), room) from error
             raise SinkRefused(
                 f"{self._settings.who}: the mapping of {name} differs from what view {target.view!r} needs: "
@@ -156,12 +156,12 @@ class Indices:
                 " readers see once it equals Postgres",
             ) from error
 
-    def _not_made(self, name: str, reason: str) -> SinkRefused:
+    def _not_made(self, name: str, reason: str, wanted: dict[str, Any]) -> SinkRefused:
         wrong = (
             "correct `mapping:`, `settings:` or the view in the pipeline file, or the server's index template that is"
         )
         wrong += " in the way"
-        room = mapping.more_room(reason)
+        room = mapping.more_room(reason, wanted)
         return SinkRefused(
             f"{self._settings.who}: index {name} could not be created: {reason}",
             # The saved file alone mends nothing. One that has written stays as it was defined.

@@ -34,17 +34,37 @@ _LIMITS = {"total fields": "total_fields", "nested fields": "nested_fields", "ma
 _LIMIT = re.compile(rf"Limit of ({'|'.join(_LIMITS)}) \[(\d+)\]")
 
 
-def more_room(reason: str) -> str | None:
-    """The setting by which an index takes a mapping that was one too many, with twice the number. Pure.
+def more_room(reason: str, wanted: Mapping[str, Any]) -> str | None:
+    """The setting by which an index takes a mapping that was one too many, with a number that is enough. Pure.
 
     Args:
         reason: the server's, of a mapping that it has refused.
+        wanted: that mapping's ``properties``.
 
     Returns:
         the setting as a pipeline file and a server take it; None for a mapping that was refused for something else.
     """
-    found = _LIMIT.search(reason)
-    return f"index.mapping.{_LIMITS[found[1]]}.limit: {2 * int(found[2])}" if found else None
+    if not (found := _LIMIT.search(reason)):
+        return None
+    name, limit = _LIMITS[found[1]], max(int(found[2]), 1)
+    # What the index has already is within the limit, and may be other fields than these.
+    times = 1 + max(-(-_counted(wanted)[name] // limit), 1)
+    return f"index.mapping.{name}.limit: {times * limit}"
+
+
+def _counted(properties: Mapping[str, Any]) -> dict[str, int]:
+    """Of some fields, what servers bound: each object and each sub-field is a field, too. A dot in a name makes an
+    object as well, which names may share."""
+    named: set[tuple[str, ...]] = set()
+    nested = 0
+    ahead: list[tuple[tuple[str, ...], str, Mapping[str, Any]]] = [((), *field) for field in properties.items()]
+    while ahead:
+        above, name, how = ahead.pop()
+        path = (*above, *name.split("."))
+        named |= {path[:end] for end in range(1, len(path) + 1)}
+        nested += how.get("type") == "nested"
+        ahead += [(path, *field) for kind in ("properties", "fields") for field in (how.get(kind) or {}).items()]
+    return {"total_fields": len(named), "nested_fields": nested, "depth": max(map(len, named), default=0)}
 
 
 def merge(default: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

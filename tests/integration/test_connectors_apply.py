@@ -298,7 +298,7 @@ def test_changed_settings_are_planned_and_applied(source: SourceDatabase, applie
     topic = next(action for action in plan if action.name == applied.topic("public.item"))
     assert (topic.before, topic.after) == ({"delete.retention.ms": "604800000"}, {"delete.retention.ms": "86400000"})
     connector = next(action for action in plan if action.kind == "connector")
-    assert connector.after == {"snapshot.fetch.size": "99", "incremental.snapshot.chunk.size": "99"}
+    assert connector.after == {"snapshot.fetch.size": "99", "incremental.snapshot.chunk.size": "256"}
     assert any(action.kind == "trigger" for action in plan)
     assert source.password not in str([action.to_dict() for action in plan])
     apply(changed)

@@ -18,7 +18,7 @@ from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
 from cdc.json_text import read
 from sinks.elasticsearch.bulk import POISON_KINDS
 from sinks.elasticsearch.client import PASSING, part_of, reason_of, translated
-from sinks.elasticsearch.mapping import flatten
+from sinks.elasticsearch.mapping import changed_settings, flatten
 from sinks.elasticsearch.owners import is_owner, owner, told
 from sinks.elasticsearch.settings import Settings, Target
 from sinks.elasticsearch.standing.queries import MOST, Query, settings_of
@@ -27,6 +27,8 @@ from sinks.elasticsearch.standing.queries import MOST, Query, settings_of
 OWN = "@headwater"
 # Settings of the documents' index without which a query would mean something else there, or could not be parsed.
 _SAME = ("index.analysis.", "index.similarity.", "index.mapping.", "index.query.")
+# An index of its documents' fields has a few of ours beside them, and of those a percolator makes some by itself.
+_FIELDS, _DEFAULT_FIELDS, _OURS = "index.mapping.total_fields.limit", 1_000, 20
 BULK = 500
 # Of an item of a bulk request: the query can't be parsed. Any other error is the server's own.
 BAD_QUERY = 400
@@ -100,7 +102,7 @@ class Percolator:
             self._remove_other()
             if not self._client.indices.exists(index=self.index):
                 self._create(documents)
-            return self._checked(documents["mappings"].get("properties", {}))
+            return self._checked(documents)
 
     def _remove_other(self) -> None:
         """An index in which the other kind has judged: the server has got a percolator, or lost it."""
@@ -114,8 +116,7 @@ class Percolator:
         return meta.get("kind", Percolator.kind) if is_owner(self._owner, meta.get("headwater")) else None
 
     def _create(self, documents: Mapping[str, Any]) -> None:
-        flat = flatten(documents["settings"])
-        same = {name: value for name, value in flat.items() if name.startswith(_SAME)}
+        same = _same(documents)
         own = {"index.max_result_window": MOST, "index.refresh_interval": "-1", **dict(self.more)}
         mappings = {
             "dynamic": False,
@@ -129,14 +130,18 @@ class Percolator:
                 return
             raise
 
-    def _checked(self, wanted: Mapping[str, Any]) -> str:
+    def _checked(self, documents: Mapping[str, Any]) -> str:
         found = part_of(self._client.indices.get(index=self.index), self.index)
         if not is_owner(self._owner, told(found["mappings"])):
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is none of this sink's",
                 fix="give this sink another `index:` or `index_prefix:`, or delete that index",
             )
-        there = found["mappings"].get("properties", {})
+        # Those of the documents' index are raised by hand where a view got more fields. Only such may be changed.
+        limits = {name: value for name, value in _same(documents).items() if _is_limit(name)}
+        if changes := changed_settings(limits, flatten(found["settings"])):
+            self._client.indices.put_settings(index=self.index, settings=changes)
+        wanted, there = documents["mappings"].get("properties", {}), found["mappings"].get("properties", {})
         if any(there.get(name) != how for name, how in wanted.items()):
             self._client.indices.put_mapping(index=self.index, properties=dict(wanted))
         return f"{self.index}:{found['settings']['index']['uuid']}"
@@ -299,6 +304,17 @@ class Percolator:
     @property
     def _owner(self) -> dict[str, Any]:
         return owner(self._settings, view=self._target.view, generation=self._target.generation)
+
+
+def _same(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the documents' index and this one have in common, with room for the fields of ours. Pure."""
+    flat = flatten(documents["settings"])
+    fields = int(flat.get(_FIELDS, _DEFAULT_FIELDS)) + _OURS
+    return {name: value for name, value in flat.items() if name.startswith(_SAME)} | {_FIELDS: fields}
+
+
+def _is_limit(name: str) -> bool:
+    return name.startswith("index.mapping.") and name.endswith(".limit")
 
 
 def parts(things: Sequence[Any]) -> Iterable[Sequence[Any]]:

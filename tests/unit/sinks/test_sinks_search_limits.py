@@ -25,7 +25,7 @@ LIMITS = {
 }
 
 
-def refused(reason: str, *, there: bool) -> SinkRefused:
+def refused(reason: str, *, there: bool, properties: dict[str, Any] | None = None) -> SinkRefused:
     """What is told of an index whose mapping is refused, as it is made or changed."""
     settings = read_settings(
         {"type": "elasticsearch", "name": "search", "url": "http://h:9200", "targets": {"flight": {}}}
@@ -45,7 +45,7 @@ def refused(reason: str, *, there: bool) -> SinkRefused:
     )
     indices._check_owner = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(SinkRefused) as caught:
-        indices._ensure(target, target.concrete, {}, {}, {"dynamic": False, "properties": {}})
+        indices._ensure(target, target.concrete, {}, {}, {"dynamic": False, "properties": properties or {}})
     return caught.value
 
 
@@ -59,6 +59,36 @@ def test_a_limit_is_told_with_the_setting_that_raises_it(reason: str, setting: t
     assert reason in error.what and "field's type" not in str(error)
     assert error.fix.index("settings:") < error.fix.index("`headwater apply FILE`")
     assert ("PUT flight_g1/_settings" in error.fix) is there
+
+
+TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword"}}}
+# 2,501 fields, two of which are objects, and one of these by its name alone.
+MANY = {f"f{n}": TEXT for n in range(1_248)} | {"o": {"properties": {"p": {"type": "long"}}}, "d.a": {"type": "long"}}
+MANY["d.b"] = {"type": "long"}
+DEEP: dict[str, Any] = {"type": "long"}
+for _ in range(44):
+    DEEP = {"properties": {"o": DEEP}}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["changed", "made"])
+@pytest.mark.parametrize(
+    ("reason", "properties", "setting"),
+    [
+        ("Limit of total fields [1000] has been exceeded", MANY, "total_fields.limit: 4000"),
+        ("Limit of total fields [2501] has been exceeded", MANY, "total_fields.limit: 5002"),
+        ("Limit of total fields [2500] has been exceeded", MANY, "total_fields.limit: 7500"),
+        (
+            "Limit of nested fields [50] has been exceeded",
+            {f"n{n}": {"type": "nested", "properties": {"m": {"type": "nested"}}} for n in range(60)},
+            "nested_fields.limit: 200",
+        ),
+        ("Limit of nested fields [0] has been exceeded", {"n": {"type": "nested"}}, "nested_fields.limit: 2"),
+        ("Limit of mapping depth [20] has been exceeded due to object field [a]", {"o": DEEP}, "depth.limit: 80"),
+    ],
+)
+def test_the_number_that_is_told_is_enough(reason: str, properties: dict[str, Any], setting: str, there: bool) -> None:
+    """It was twice the limit: for 2,500 fields `apply` was sent round twice. What is in the index has room, too."""
+    assert f"{{index.mapping.{setting}}}" in refused(reason, there=there, properties=properties).fix
 
 
 @pytest.mark.parametrize(

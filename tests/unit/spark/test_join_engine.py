@@ -10,6 +10,7 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import DecodeError, UnavailableValue
 from cdc.join.incoming import LONGEST_JOIN, Incoming, RowMaker
+from cdc.join.rows import Stamp, body_of, read, write
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
@@ -288,9 +289,15 @@ def test_a_value_too_long_to_join_by_is_refused_when_it_is_read() -> None:
     log = Log()
     (made,) = log.batch(log.change(FLIGHTS, id=1, carrier="x" * LONGEST_JOIN, delay=0))
     assert log.joiner.documents(made) == [b'{"id":1,"delay":0,"airline":null}']
-    with pytest.raises(DecodeError, match=r"carrier of public.flights has a value of 65,537 characters"):
+    with pytest.raises(DecodeError, match=r"carrier of public.flights has a value of 1,048,577 characters"):
         log.change(FLIGHTS, id=1, carrier="x" * (LONGEST_JOIN + 1), delay=0)
     assert log.change(AIRLINES, carrier="UA", name="x" * (LONGEST_JOIN + 1), note="").row is not None
+
+
+def test_a_stored_row_has_room_for_two_of_the_longest_that_it_was_joined_by() -> None:
+    longest = "\x01" * LONGEST_JOIN  # six bytes a character in JSON: no other has more
+    value = write(Stamp(1, 0, 0), [[longest], [longest]], body_of([longest]))
+    assert read(value).replaced == [[longest], [longest]] and read(value).row == [longest]
 
 
 @pytest.mark.parametrize("inner", ["1", '{"a":1,"a":2}'])

@@ -39,6 +39,7 @@ from spark.reading.source import read_changelog
 from spark.reading.spec import FlowSpec
 from spark.reports import ReportingQuery
 from spark.traces import observed_traces
+from spark.wanted import refuse_unwanted
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
 
@@ -264,6 +265,7 @@ def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
     """Start a flow's query with its trigger; one that has a batch to replay survives that (spark/replay.py)."""
     if flow.reading.trigger_ms:
         writer = writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
+    refuse_unwanted()
     replays = planned(flow.checkpoint) > committed_offsets(flow.checkpoint)[0]
     tell_applied(writer._spark, flow.title, flow.folder, flow.about)
     query = ReportingQuery(writer.start())

@@ -13,7 +13,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.errors import DiskFull, Fenced, HeadwaterError, ShapeUnknown
+from cdc.hands import Hands
 from cdc.journal import about
 from cdc.records.position import format_lsn, unpack
 from spark import failures
@@ -29,7 +30,7 @@ from spark.disk.status import FlowStatus
 from spark.flow import Flow
 from spark.log_gaps import LogWatch
 from spark.pulse import MERGES, sign_of
-from spark.running import Query, Running, Start, ended_late, state
+from spark.running import Query, Running, Start, after_all, ended_late, state
 from spark.unread import Look
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,6 @@ STEP_SECONDS = 5.0
 # Who ends flows waits so long for those that are just being started. What comes later is ended when it comes: a silent
 # sink kept the whole process from ending, and from following its leases and its file.
 ARRIVE_SECONDS = 10.0
-
 
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
 # recovered its high watermark: it counts only when it is said this often in a row (about half a minute).
@@ -94,9 +94,9 @@ class Runner:
         self._watch = LogWatch()
         self._look = look or self._watch.look
         # Kept for as long as this lives: Spark gives each thread of ours one of its own, and a connection to it.
-        self._hands = defaultdict[str, ThreadPoolExecutor](partial(ThreadPoolExecutor, HANDS, "flows"))
-        self._ends = ThreadPoolExecutor(HANDS, "ends")
-        # Checkpoints of flows that nobody waits for any more: done when their last start, and its query, have ended.
+        self._hands = defaultdict[str, Hands](partial(Hands, HANDS, "flows"))
+        self._ends = Hands(HANDS, "ends")
+        # Folders of flows whose last start nobody waits for any more: done when that, and its query, have ended.
         self._late: dict[Path, Future[None]] = {}
         self.running: list[Running] = []
         self.add(flows)
@@ -104,9 +104,7 @@ class Runner:
     def add(self, flows: Sequence[tuple[Flow, Start]]) -> None:
         """Supervise more flows."""
         for flow, start in flows:
-            # Two queries can't share a checkpoint: Spark ends the first one, as if nothing were left to be done.
-            before = self._late.pop(flow.checkpoint, None)
-            self.running.append(Running(flow, start, flow.title.partition("/")[0], starts=before))
+            self.running.append(Running(flow, start, flow.title.partition("/")[0]))
 
     def remove(self, folder: Path, *, anew: bool = False) -> None:
         """Stop the flows of a generation's folder and forget them.
@@ -119,6 +117,11 @@ class Runner:
         self._each(partial(self._stop, until=_until(), state="starting" if anew else "stopped"), mine)
         for run in mine:
             self.running.remove(run)  # in place: whoever shows how far they are looks at this list
+
+    def once_over(self, folder: Path, then: Callable[[], None]) -> None:
+        """Do something once no start of a generation's folder is under way that came too late for ``remove`` or
+        ``stop``: at once as a rule. Until then it may write, and its lease is not to be given back."""
+        after_all([late for one, late in self._late.items() if one.parent == folder], then)
 
     def fail(self, folder: Path, reason: str, *, taken: bool = False) -> None:
         """Stop the flows of a generation's folder for good.
@@ -199,9 +202,8 @@ class Runner:
 
     def _each(self, work: Callable[[Running], None], runs: Sequence[Running]) -> None:
         """Do the same for some flows, side by side: one whose server does not answer must not hold up the others."""
-        # First those for whose starts nobody has to wait.
-        ordered = sorted(runs, key=lambda run: run.starting)
-        self._wait([self._ends.submit(self._told_whose, work, run) for run in ordered])
+        first = sorted(runs, key=lambda run: run.starting)  # those for whose starts nobody has to wait
+        self._wait([self._ends.submit(self._told_whose, work, run) for run in first])
 
     def _wait(
         self,
@@ -237,28 +239,31 @@ class Runner:
     def _start(self, run: Running) -> Query | None:
         # A pool a sink: FAIR scheduling then shares the task slots between sinks, not between tasks.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", run.pool)
-        run.alive = False
+        run.alive, query = False, None
         try:
             try:
-                query = run.query = run.start(self.spark, run.flow)
-                run.started = time.monotonic()
+                query = run.begin(self.spark)
+                if not run.unwanted.is_set():
+                    run.query, run.started = query, time.monotonic()
             finally:
                 run.vigil.reread(filling=run.filling)  # a note that it can't read is this flow's trouble alone
             return query
-        except HeadwaterError as error:
-            self._unbegun(run)
-            now = time.monotonic()
-            let_in = any(one.has_run for one in [*self.running])
-            terminal = not error.transient or run.is_refused(error, now, let_in=let_in)
-            run.failed_with(str(error), terminal=terminal, now=now)
-        except Exception as error:  # Spark wraps what servers say in many types: the text decides
-            self._unbegun(run)
-            self._spark_failure(run, str(error), time.monotonic())
+        except Exception as error:
+            if query is not None:
+                self._end(query)
+            if run.unwanted.is_set():
+                _log.debug("a start that nobody waits for any more has failed: %s", error)
+            else:
+                self._unbegun(run, error)
         return None
 
-    def _unbegun(self, run: Running) -> None:
-        if run.query is not None:
-            self._end(run.query)
+    def _unbegun(self, run: Running, error: Exception) -> None:
+        now = time.monotonic()
+        if not isinstance(error, HeadwaterError):  # Spark wraps what servers say in many types: the text decides
+            self._spark_failure(run, str(error), now)
+            return
+        let_in = any(one.has_run for one in [*self.running])
+        run.failed_with(str(error), terminal=not error.transient or run.is_refused(error, now, let_in=let_in), now=now)
 
     def _ended(self, run: Running, now: float) -> None:
         assert run.query is not None
@@ -291,7 +296,7 @@ class Runner:
         run.failed_with(failures.explain(text), terminal=terminal, now=now)
 
     def _report(self, run: Running) -> FlowStatus:
-        if run.query is not None:
+        if run.query is not None and not run.failed:  # one that comes late takes no reason away
             run.meter.current_at = time.time()
             if run.meter.read(run.query, partial(self._tell, run.flow)) and not run.alive:
                 run.reports_well()
@@ -334,7 +339,7 @@ class Runner:
         self._each(partial(self._stop, until=_until()), self.running)
         over = all(late.done() for late in self._late.values())
         for hands in (*self._hands.values(), self._ends):
-            hands.shutdown(wait=over, cancel_futures=True)
+            hands.close(wait=over)
 
     @staticmethod
     def _end(query: Query) -> None:
@@ -356,7 +361,7 @@ class Runner:
 
     def _arrived(self, run: Running, until: float) -> None:
         """Wait until a start that is under way has ended, at most until a moment: its query would run on, and nobody
-        know of it. One that comes later is ended when it comes."""
+        know of it. One that comes later writes nothing more, and is ended when it comes."""
         if run.starts is None:
             return
         starts, run.starts = run.starts, None
@@ -366,7 +371,8 @@ class Runner:
         if starts.done():
             starts.result()
             return
-        self._late[run.flow.checkpoint] = ended_late(starts, self._end)
+        run.unwanted.set()
+        self._late[run.flow.folder] = ended_late(starts, self._end)
 
     def _stop(self, run: Running, until: float, state: str = "stopped") -> None:
         self._arrived(run, until)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from spark.join.query import is_filling, is_joined
 from spark.log_gaps import Vigil
 from spark.meter import Meter
 from spark.pulse import Pulse
+from spark.wanted import begin_start
 
 # The pause before a flow that failed is started again for the first time: short enough to be back soon after a broker's
 # restart.
@@ -51,6 +53,7 @@ class Running:
     pool: str
     query: Query | None = None
     starts: Future[Any] | None = None  # its newest start, which may be under way
+    unwanted: Event = field(default_factory=Event)  # nobody waits for that any more; it is the last one then
     started: float = 0.0
     pause: float = FIRST_PAUSE
     retry_at: float = 0.0
@@ -75,6 +78,11 @@ class Running:
         """Whether it should run, and does not."""
         waits = self.failed or self.finished or self.starting or self.query is not None
         return not waits and now >= self.retry_at
+
+    def begin(self, spark: SparkSession) -> Query:
+        """Start it, in this thread."""
+        begin_start(self.unwanted)
+        return self.start(spark, self.flow)
 
     def is_refused(self, error: HeadwaterError, now: float, *, let_in: bool) -> bool:
         """Whether a start that has failed was one too many: the brokers have never let in any flow.
@@ -172,6 +180,15 @@ def ended_late(starts: Future[Any], end: Callable[[Query], None]) -> Future[None
 
     starts.add_done_callback(came)
     return over
+
+
+def after_all(late: Sequence[Future[None]], then: Callable[[], None]) -> None:
+    """Do something once all of these are done: at once, or in the thread that ends the last one."""
+    left = next((one for one in late if not one.done()), None)
+    if left is None:
+        then()
+    else:
+        left.add_done_callback(lambda _: after_all(late, then))
 
 
 def state(run: Running) -> str:

@@ -36,6 +36,7 @@ from spark.disk.promotion import Promotion
 from spark.disk.register import Register, Stage
 from spark.disk.state import CLAIM, rebuild_command
 from spark.flow import Flow, has_set_up
+from spark.wanted import refuse_unwanted
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ def refuse_elsewhere(build: Opened, flow: Flow) -> None:
         SinkRefused: one was put back from an older copy (terminal).
         StateError: readers see a generation that they should not see, as far as is known here (terminal).
         SinkUnavailable: its server does not answer (transient).
+        StateError: its flow was told to end meanwhile (terminal).
     """
     views, noted, made = list(flow.spec.views), noted_claim(flow.folder), made_claims(flow.folder)
     opened = open_target(plain_config(build.pipeline, build.sink, build.number, views))
@@ -62,6 +64,7 @@ def refuse_elsewhere(build: Opened, flow: Flow) -> None:
             _refuse_unseen(build, opened, view, new=flow.is_new)
     finally:
         opened.close()
+    refuse_unwanted()
     # Before it claims: a process that is killed in between must not be taken for another folder's.
     note_claim(flow.folder, build.token)
 

@@ -160,8 +160,9 @@ class Engine:
         return [Line(f"{build.sink}, generation {build.number}: {why}", **build.about) for build in gone]
 
     def _let_go(self, build: Opened, *, anew: bool = False) -> None:
-        self.runner.remove(build.generation.folder, anew=anew)
-        build.generation.unlock()
+        folder = build.generation.folder
+        self.runner.remove(folder, anew=anew)
+        self.runner.once_over(folder, build.generation.unlock)
         self.builds.remove(build)
 
     def _sinks(self) -> list[str]:
@@ -209,8 +210,8 @@ class Engine:
         except Exception as error:  # SIGTERM to the whole group ends the JVM before us: offsets are where they were
             logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
         for build in self.builds:
-            build.generation.unlock()
-        self.histories.close()
+            self.runner.once_over(build.generation.folder, build.generation.unlock)
+        self.histories.close(self)
         if self.spans is not None:
             self.spans.close()
         with suppress(Exception):

@@ -45,6 +45,7 @@ from spark.log_gaps import check_log
 from spark.reading.expressions import Refuse, analyse, refuse_unsteady
 from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
+from spark.wanted import refuse_unwanted
 from spark.warehouse.merge import start_warehouse
 
 # A table's batch may be so many times as large as a batch of documents: its commit costs a second whatever is in it,
@@ -250,6 +251,7 @@ def _with_setup(start: Start) -> Start:
             for name, kept in flow.spec.views.items():
                 if not flow.is_new and not sink.there(name) and kept.table.qualified not in awaited:
                     flow.refuse_gone(name)
+            refuse_unwanted()
             sink.setup()
             if awaited & {kept.table.qualified for kept in flow.spec.views.values()}:
                 forget_taken_up(flow.folder.parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import Protocol
 
 from cdc.catalogue import Catalogue
@@ -34,6 +35,7 @@ class Histories:
     def __init__(self) -> None:
         self.opened: dict[str, OpenedHistory] = {}
         self._refused: dict[str, tuple[float, str]] = {}
+        self._leaving: set[str] = set()  # sinks whose history is let go, and not given back yet
 
     def follow(self, engine: Engine, sinks: Collection[str]) -> list[str]:
         """Take those of these sinks that keep history; what was done, a line each.
@@ -75,7 +77,8 @@ class Histories:
                 self._let_go(engine, one.sink, anew=name in history_sinks(pipeline))
 
     def _due(self, sink: str) -> bool:
-        return time.monotonic() - self._refused.get(sink, (float("-inf"), ""))[0] > AGAIN_SECONDS
+        asked, _ = self._refused.get(sink, (float("-inf"), ""))
+        return sink not in self._leaving and time.monotonic() - asked > AGAIN_SECONDS
 
     def _take(self, engine: Engine, sink: str) -> list[str]:
         try:
@@ -97,14 +100,21 @@ class Histories:
     def _let_go(self, engine: Engine, sink: str, *, anew: bool = False) -> None:
         opened = self.opened.pop(sink)
         engine.runner.remove(opened.folder, anew=anew)
-        opened.lease.release()
+        self._leaving.add(sink)
+        engine.runner.once_over(opened.folder, partial(self._left, opened))
+
+    def _left(self, opened: OpenedHistory) -> None:
+        try:
+            opened.lease.release()
+        finally:
+            self._leaving.discard(opened.sink)
 
     def fail(self, engine: Engine, reason: str) -> None:
         """Stop all of them for good."""
         for one in self.opened.values():
             engine.runner.fail(one.folder, reason)
 
-    def close(self) -> None:
+    def close(self, engine: Engine) -> None:
         """Give them back, once their queries have ended."""
         for one in self.opened.values():
-            one.lease.release()
+            engine.runner.once_over(one.folder, one.lease.release)

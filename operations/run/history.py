@@ -50,6 +50,7 @@ from spark.disk.refused import accepted, refuse
 from spark.flow import Flow
 from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
+from spark.wanted import refuse_unwanted
 from spark.warehouse.history.history import BEGUN, FLOW, begun_topics, start_history
 from spark.warehouse.history.tables import HistoryPlace
 from spark.warehouse.upkeep.upkeep import policy_of
@@ -284,6 +285,7 @@ def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkS
     namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
     read = [view.table for view in flow.spec.views.values()]
     _refuse_elsewhere(opened.pipeline, opened.sink, opened.folder, read, opened.token)
+    refuse_unwanted()
     note_claim(flow.folder, opened.token)
     place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
     policy = policy_of(opened.pipeline.sinks[opened.sink])

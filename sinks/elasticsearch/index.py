@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused
+from cdc.hands import Hands
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import no_copy, part_of, reason_of, translated
 from sinks.elasticsearch.lease import Lease, token_of
@@ -26,9 +26,15 @@ AT_ONCE = 8
 
 def at_once(work: Callable[[Target], None], targets: Iterable[Target]) -> None:
     """Do something for several targets side by side; the first error is raised when all have ended."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="setup") as pool:
-        for _ in pool.map(work, targets):
-            pass
+    hands = Hands(AT_ONCE, "setup")
+    asked = [hands.submit(work, target) for target in targets]
+    try:
+        for one in asked:
+            one.result()
+    finally:
+        for one in asked:
+            one.cancel()  # what was not begun when one has failed
+        hands.close()
 
 
 class Indices:

@@ -17,6 +17,7 @@ from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
 from spark.join.tables import Open
 from spark.log_gaps import check_log
+from spark.wanted import refuse_unwanted
 
 # The runner waits for all starts of a round, and begins them again by itself: a row store that is away must neither
 # keep other flows from being looked at, nor be kept out of `status` and the log for the minute that a batch waits.
@@ -41,6 +42,7 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
     table = None if tabled is None else tabled(spark, flow)
     sink, store = table or open_sink(dict(flow.spec.sink_config)), open_store(flow.spec, START_SECONDS)
     try:
+        refuse_unwanted()
         store.setup()
         if not sink.there(view_of(flow.spec).name):  # asked before it is made ready, which makes it anew
             if live:
@@ -49,6 +51,7 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
         elif table is not None and not was_begun(flow.folder):
             # Before it is made ready: that claims it and drops columns, and it may be somebody else's.
             refuse_unknown(flow, table)
+        refuse_unwanted()
         sink.setup()
         if not live:
             prepare(flow, sink, store)
@@ -62,6 +65,7 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
         store.close()
     spec = replace(flow.spec, version_epoch=epoch, arranged=health.arranged(layout, flow))
     flow = replace(flow, spec=spec)
+    refuse_unwanted()
     if table is not None:
         table.follow(flow)
     return JoinedQuery(spark, flow, table)

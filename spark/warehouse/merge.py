@@ -36,6 +36,7 @@ from spark.reading.native import ODD, NativeReader, odd_ones
 from spark.reading.native_raw import KEY
 from spark.reading.source import turn_done
 from spark.reading.spec import FlowSpec
+from spark.wanted import refuse_unwanted
 from spark.warehouse.brief import brief
 from spark.warehouse.commits import History
 from spark.warehouse.counted import KEPT_COUNTS, CountedQuery, Counts, told
@@ -372,6 +373,7 @@ def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease:
         flow.refuse_gone(view.name)
     if flow.is_new and there and place.filled(spark):
         flow.refuse_filled(view.name)
+    refuse_unwanted()
     place.make(spark, view)
     return place
 

@@ -38,6 +38,7 @@ from spark.flow import Flow, begin, changelog
 from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
 from spark.reading.spec import FlowSpec
+from spark.wanted import refuse_unwanted
 from spark.warehouse.brief import brief
 from spark.warehouse.history.put_back import (
     current_snapshot,
@@ -235,6 +236,7 @@ def start_history(
     read, flow = flow.spec.topics, replace(flow, spec=still_written(spark, flow, place, kept))
     read_again(spark, flow, place)
     for view in flow.spec.views.values():
+        refuse_unwanted()
         place.make(spark, view, new=flow.is_new)
         if gone := shorten(spark, place.name(view), policy, time.time()):
             _log.info("history of sink %s: %d snapshots of %s expired", flow.spec.sink, gone, view.table.qualified)

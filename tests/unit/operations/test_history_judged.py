@@ -193,9 +193,14 @@ class Running:
         topics = cast(Any, SimpleNamespace(sink="lake", topics={"t": "v"}))
         self.running = [SimpleNamespace(flow=SimpleNamespace(folder=one / STREAM, spec=topics)) for one in folders]
         self.told: list[tuple[Path, bool]] = []
+        self.late: list[Callable[[], None]] | None = None  # a start that nobody answers is under way; what waits for it
 
     def remove(self, folder: Path, *, anew: bool = False) -> None:
         self.told.append((folder, anew))
+
+    def once_over(self, folder: Path, then: Callable[[], None]) -> None:
+        assert self.told in ([], [(folder, True)], [(folder, False)])
+        then() if self.late is None else self.late.append(then)
 
 
 def test_one_that_is_opened_anew_was_not_told_to_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,3 +221,29 @@ def test_one_that_is_opened_anew_was_not_told_to_end(pipeline: Pipeline, monkeyp
     assert after(lambda here, engine: here.adopt(engine, other, cast(Any, None))) == [(folder, True)]
     assert after(lambda here, engine: here.adopt(engine, without, cast(Any, None))) == [(folder, False)]
     assert after(lambda here, engine: cast(None, here.follow(engine, []))) == [(folder, False)]
+
+
+@pytest.mark.parametrize("how", ["let go", "closed"])
+def test_its_lease_is_held_while_a_start_that_came_too_late_may_write(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """And it is not tried meanwhile, which would blame this very process for having it."""
+    released, tried, folder = list[str](), list[str](), history_folder(pipeline, "lake")
+    lease = SimpleNamespace(release=lambda: released.append("it"), check=lambda: None)
+    here, runner = Histories(), Running(folder)
+    runner.late = []
+    here.opened["lake"] = OpenedHistory(pipeline, "lake", folder, cast(Any, lease), 1, "s")
+    monkeypatch.setattr(here, "_take", lambda _engine, sink: tried.append(sink) or [])
+    monkeypatch.setattr(histories, "history_sinks", lambda _pipeline: ["lake"])
+    engine: Any = SimpleNamespace(pipeline=pipeline, catalogue=None, runner=runner)
+    if how == "closed":
+        here.close(engine)
+    else:
+        here.open_anew(engine)
+        assert here.follow(engine, ["lake"]) == [] and tried == []
+    (then,) = runner.late
+    assert released == []
+    then()
+    assert released == ["it"]
+    here.follow(engine, ["lake"])
+    assert tried == (["lake"] if how == "let go" else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -176,10 +177,20 @@ class Runner:
     def __init__(self) -> None:
         self.removed: list[Path] = []
         self.anew: list[bool] = []
+        self.late: list[Callable[[], None]] | None = None  # a start that nobody answers is under way; what waits for it
 
     def remove(self, folder: Path, *, anew: bool = False) -> None:
         self.removed.append(folder)
         self.anew.append(anew)
+
+    def once_over(self, _folder: Path, then: Callable[[], None]) -> None:
+        if self.late is None:
+            then()
+        else:
+            self.late.append(then)
+
+    def stop(self) -> None:
+        pass
 
 
 def engine_of(pipeline: Pipeline) -> Engine:
@@ -201,6 +212,28 @@ def test_run_lets_go_and_takes_up_again(pipeline: Pipeline, monkeypatch: pytest.
     resume(pipeline, "cache")
     assert engine.follow() == ["sink cache: resumed"]
     assert "cache" in tried
+
+
+@pytest.mark.parametrize("how", ["paused", "closed"])
+def test_the_lease_is_held_while_a_start_that_came_too_late_may_write(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """`pause` said that nothing is written any more, and `drop` removed what the start then made anew."""
+    engine, generation = engine_of(pipeline), living(pipeline)
+    monkeypatch.setattr(engine, "_try", lambda *_: [])
+    generation.lock()
+    engine.builds.append(cast(Any, SimpleNamespace(sink="cache", number=1, generation=generation)))
+    late = cast(Any, engine.runner).late = list[Callable[[], None]]()
+    if how == "paused":
+        (Path(pipeline.engine.state_dir) / "p/cache/paused.json").write_text('{"since": 1, "by": "ann", "why": null}')
+        engine.follow()
+        assert not engine.builds
+    else:
+        engine.close()
+    assert generation.lease.busy()
+    (release,) = late
+    release()
+    assert not generation.lease.busy()
 
 
 def test_run_goes_on_with_the_others_beside_a_note_that_can_not_be_read(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +33,7 @@ from spark.join.query import JoinedQuery
 from spark.reading.spec import FlowSpec
 from spark.runner import Runner
 from spark.unread import Look, Mark, Unread
+from spark.wanted import refuse_unwanted
 
 
 def report(batch: int, **counts: int) -> Any:
@@ -643,6 +646,7 @@ def test_what_ends_a_flow_does_not_wait_for_a_start_that_nobody_answers(
     monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
     up, silent, over = beside(tmp_path, monkeypatch)
     late, began, folder = Query(), time.monotonic(), silent.flow.folder.parent
+    late.recentProgress = [IDLE]
     silent.make = lambda: late
     start = up.runner.running[1].starts
     assert start is not None
@@ -661,6 +665,90 @@ def test_what_ends_a_flow_does_not_wait_for_a_start_that_nobody_answers(
     start.result(10)
     wait_for(lambda: not late.isActive)
     assert silent.queries == [late]
+    if how in ("halt", "fail"):  # what comes late takes the reason away from nobody
+        why = {"halt": "the table is gone", "fail": "taken over"}[how]
+        assert [up.runner.step()[1].last_error for _ in range(2)] == [why, why]
+        assert (silent.read().state, silent.read().last_error, up.runner.errors) == ("failed", why, {"s/main": why})
+
+
+def test_a_query_that_comes_as_its_flow_fails_takes_no_reason_away(case: Case) -> None:
+    """The start has looked whether it is wanted a moment before it was not."""
+    case.step()
+    case.runner.halt({"t": "the table is gone"})
+    case.queries[0].recentProgress = [IDLE]
+    case.runner.running[0].query = cast(Any, case.queries[0])
+    assert (case.step().last_error, case.runner.errors) == ("the table is gone", {"s/main": "the table is gone"})
+
+
+@pytest.mark.parametrize("how", ["stop", "fail", "remove"])
+def test_a_lease_is_not_given_back_before_a_late_start_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """`pause` and `drop` said that it was done, and then the server answered: the start made index and folder anew."""
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    up, silent, over = beside(tmp_path, monkeypatch)
+    late, ended, folder = Query(), list[bool](), silent.flow.folder.parent
+    silent.make = lambda: late
+    if how == "stop":
+        up.runner.stop()
+    if how == "fail":
+        up.runner.fail(folder, "its disk is full")
+    if how in ("fail", "remove"):
+        up.runner.remove(folder)
+    up.runner.once_over(folder, lambda: ended.append(not late.isActive))
+    up.runner.once_over(up.flow.folder.parent, lambda: ended.append(False))
+    assert ended == [False]  # only who is late is waited for
+    over.set()
+    wait_for(lambda: ended == [False, True])
+
+
+def test_a_late_start_writes_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
+    up, silent, over = beside(tmp_path, monkeypatch)
+    ended = list[str]()
+
+    def writes() -> Query:
+        refuse_unwanted()
+        return Query()
+
+    silent.make = writes
+    run = up.runner.running[1]
+    up.runner.remove(silent.flow.folder.parent)
+    up.runner.once_over(silent.flow.folder.parent, lambda: ended.append("over"))
+    over.set()
+    wait_for(lambda: ended == ["over"])
+    assert not silent.queries and run.last_error is None and run.restarts.count == 0
+    up.runner.add([(silent.flow, silent._start)])  # in the same hand, which was refused before
+    up.runner.step()
+    assert len(silent.queries) == 1
+    up.runner.stop()
+
+
+# Of a process whose flow's start is not answered, and that is told to end.
+SILENT = """
+import sys, threading
+from pathlib import Path
+from types import SimpleNamespace as Made
+from spark import runner
+from spark.flow import Flow, Reading
+from spark.reading.spec import FlowSpec
+runner.STEP_SECONDS = runner.ARRIVE_SECONDS = 0.2
+flow = Flow("main", FlowSpec("s", {}, {"t": ()}, {}, {}, {}), Reading("", {}, None), Path(sys.argv[1]) / "g1" / "main")
+session = Made(sparkContext=Made(setLocalProperty=lambda *_: None))
+started = threading.Event()
+one = runner.Runner(session, [(flow, lambda *_: [started.set(), threading.Event().wait(600)])], lambda _: None)
+one.step()
+assert started.wait(10)
+one.stop()
+print("stopped", flush=True)
+"""
+
+
+def test_a_process_whose_sink_is_silent_ends(tmp_path: Path) -> None:
+    """The interpreter waited for the start as it ended: a minute with a search server, for ever with a catalogue."""
+    command = [sys.executable, "-c", SILENT, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "stopped\n"), ended.stderr
 
 
 def test_a_query_that_begins_as_its_flow_is_told_to_end_is_not_forgotten(
@@ -682,25 +770,6 @@ def wait_for(what: Callable[[], bool]) -> None:
     while not what():
         assert time.monotonic() < until
         time.sleep(0.02)
-
-
-def test_a_flow_that_is_opened_anew_begins_when_its_late_start_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both have one checkpoint, and of two queries on it Spark ends the first, as if it had nothing left to do."""
-    monkeypatch.setattr(runner, "ARRIVE_SECONDS", 0.3)
-    up, silent, over = beside(tmp_path, monkeypatch)
-    late, new = Query(), Query()
-    silent.make = lambda: late
-    up.runner.remove(silent.flow.folder.parent, anew=True)
-    up.runner.add([(silent.flow, lambda *_: cast(Any, new))])
-    assert up.runner.step()[1].state == "starting" and up.runner.running[1].query is None
-    over.set()
-    wait_for(lambda: not up.runner.running[1].starting)
-    assert not late.isActive
-    up.runner.step()
-    assert up.runner.running[1].query is new and new.isActive
-    up.runner.stop()
 
 
 def test_a_sink_that_is_silent_does_not_keep_others_from_being_started_or_ended(

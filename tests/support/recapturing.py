@@ -133,7 +133,7 @@ def recaptured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(place, "plan_drop_pipeline", made.plan)
     monkeypatch.setattr(place, "deleted_for_good", lambda _: dict(made.lost))
     monkeypatch.setattr(place, "drop", made.drop)
-    monkeypatch.setattr(place, "apply", lambda *_: made.done.append("apply"))
+    monkeypatch.setattr(place, "apply", lambda *_, **__: made.done.append("apply"))
     monkeypatch.setattr(place, "wait_snapshot", made.snapshot)
     monkeypatch.setattr(place, "forget_source_note", lambda _: None)
     for sink in ("cache", "other"):

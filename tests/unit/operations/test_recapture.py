@@ -79,7 +79,7 @@ def test_nothing_is_removed_under_an_erasure_and_what_a_killed_one_has_left_of_t
 
 
 def test_it_is_noted_in_which_database_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: Any) -> None:
+    def killed(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(place, "apply", killed)

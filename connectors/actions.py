@@ -46,6 +46,7 @@ class Action:
         run: does it; idempotent.
         of: the tables (of kind ``topic``: the topics) that it is about, where ``name`` is not one of them.
         alike: what is done to each of ``of``, where ``detail`` names it: so others of the same can be told with it.
+        captures: it makes the connector of a pipeline that has no slot: nobody has captured it, here or elsewhere.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Action:
     run: Callable[[Servers], None] = field(default=lambda servers: None, compare=False, repr=False)
     of: tuple[str, ...] = ()
     alike: str = ""
+    captures: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -83,7 +83,8 @@ def plan_connector(
     """
     if running is None:
         then = "it goes on from what its slot and Connect have kept" if slot else MAKES_SLOT
-        return [Action("connector", name, f"create; {then}", None, redact(wanted), _create(name, wanted))]
+        run, after = _create(name, wanted), redact(wanted)
+        return [Action("connector", name, f"create; {then}", None, after, run, captures=not slot)]
     if skipped:
         detail = "begin anew: Debezium has skipped the initial snapshot"
         return [Action("connector", name, detail, "RUNNING", "RUNNING", _change(name, wanted, anew=True))]

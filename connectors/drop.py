@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 from cdc.errors import SourceError
@@ -21,11 +22,12 @@ from connectors.database.schema import drop_schema
 from connectors.database.sessions import end_sessions
 from connectors.database.slot import drop_lost_slot, drop_slot, read_slot
 from connectors.database.truncate import TRIGGERS, drop_triggers
-from connectors.debezium import marker_topic, signal_group
+from connectors.debezium import connector_name, marker_topic, signal_group
 from connectors.gaps.renamed import refuse_renamed
 from connectors.gaps.source_gaps import refuse_other_database
 from connectors.only_copies import GONE, Holds, only_copies
-from connectors.postgres import explained
+from connectors.postgres import connect, explained
+from connectors.rest import ConnectClient
 from connectors.servers import Servers, open_servers
 from connectors.tables.catalogue import read_catalogue
 from connectors.topics import control_topics
@@ -194,6 +196,19 @@ def plan_drop_pipeline(pipeline: Pipeline, *, topics: bool = False) -> list[Acti
     """What ``drop`` would remove. Changes nothing."""
     with open_servers(pipeline) as servers:
         return plan_drop(servers, topics=topics)
+
+
+def is_captured(pipeline: Pipeline) -> bool:
+    """Whether a pipeline's connector is there, or its slot; nothing else is asked.
+
+    Raises:
+        ConnectError, SourceError: Kafka Connect or Postgres does not answer, or refuses.
+    """
+    with closing(ConnectClient(pipeline.connect)) as client:
+        if client.config(connector_name(pipeline)) is not None:
+            return True
+    with connect(pipeline.source) as source:
+        return read_slot(source, pipeline.source.slot) is not None
 
 
 def deleted_for_good(pipeline: Pipeline) -> dict[str, Holds]:

@@ -289,8 +289,11 @@ def _made_anew(pipeline: Pipeline, file: Path, say: Say, *, force: bool) -> tupl
     if not at.captured:
         with suppress(StateError):  # the next erasure says so, and that `apply` is the way out
             Note(pipeline).forget_topics()  # of a killed one: they are gone, and others get their names
-        show = noting(pipeline, lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
-        apply(loads(data, str(file)), show)
+        apply(
+            loads(data, str(file)),
+            lambda action: say(f"{action.kind} {action.name}: {action.detail}"),
+            begins=noting(pipeline),
+        )
         hand_over(pipeline, text_of(file, data))
     return at, data
 

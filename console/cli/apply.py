@@ -66,8 +66,8 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         confirm(f"Let go of {', '.join(removed)}? What they hold stays, and is not kept up to date any more.")
     within = handing(pipeline, text_of(file, data), seen)
     with saying_why(), Actions(done=True) as shown:
-        show = noting(pipeline, (lambda _: None) if as_json else shown.show)
-        result = apply(whole, show, begins=shown.begins, within=within)
+        show = (lambda _: None) if as_json else shown.show
+        result = apply(whole, show, begins=noting(pipeline, shown.begins), within=within)
     if (warning := unheard(pipeline, result.actions, begun=begun)) is not None:
         click.echo(warning, err=True)
     if not as_json:

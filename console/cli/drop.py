@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
     from connectors.actions import Action
 
+_GONE = "where Kafka Connect or the database is gone for good: remove what the sink holds at the sink's own server"
+
 
 @click.command(
     epilog="""\b
@@ -55,6 +57,7 @@ def command(
     from console.cli.shared.show_action import Actions
     from operations.generations.targets import sink_state
     from operations.recapture import forget_begun, forget_tables
+    from operations.state.accepted import forget_captured
     from operations.state.folder import chosen_sinks, state_dir
 
     pipeline = load(file)
@@ -82,6 +85,7 @@ def command(
             # Also where nothing else is left: else the next pipeline of that name goes on with it. Not of one that is
             # refused: what was begun goes on.
             forget_begun(pipeline)
+            forget_captured(pipeline, runs=not keep_sinks)
         if topics and not only:
             forget_tables(pipeline)  # topics that stay are read by it
     if as_json:
@@ -101,8 +105,9 @@ def _planned(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sink
 
     if only and is_begun(pipeline):
         return []  # no server but the sinks' is asked
-    actions = plan_drop_pipeline(pipeline, topics=topics)
-    if not keep_sinks and any(action.kind in ("connector", "slot") and action.after is None for action in actions):
+    actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
+    of_capture = (action.kind in ("connector", "slot") and action.after is None for action in actions)
+    if not keep_sinks and (_captured_still(pipeline) if only else any(of_capture)):
         file = pipeline.file or "FILE"
         refuse_not_begun(
             pipeline,
@@ -111,7 +116,22 @@ def _planned(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sink
             lost=f"`headwater drop {file} --keep-sinks`, then `headwater drop {file} --sink SINK` for each sink, which "
             "removes its first generation; what others hold is yours to remove",
         )
-    return [] if only else actions
+    return actions
+
+
+def _captured_still(pipeline: Pipeline) -> bool:
+    """Whether a `run` with another state folder may be at work with the sinks. Kafka is not asked, nor Postgres as the
+    role that sets up: of a pipeline that was dropped before they may be gone."""
+    from cdc.errors import ConnectError, SourceError
+    from connectors.drop import is_captured
+
+    try:
+        return is_captured(pipeline)
+    except (ConnectError, SourceError) as error:
+        unknown = "nobody knows whether a `run` with another state folder writes to the sink; nothing was removed"
+        error.means = "; ".join(filter(None, [error.means, unknown]))
+        error.fix = "; ".join(filter(None, [error.fix, _GONE]))
+        raise
 
 
 def _remove(pipeline: Pipeline, only: Sequence[str], *, topics: bool, keep_sinks: bool, held: bool, said: bool) -> None:

@@ -9,11 +9,10 @@ from contextlib import contextmanager, suppress
 from cdc.errors import StateError
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
-from connectors.actions import Action, Show
+from connectors.actions import Action, Begins
 from connectors.postgres import connect
 from connectors.tables.catalogue import read_catalogue
 from connectors.topics import wanted_topics
-from operations.edits.pending import captures
 from operations.erase.note import TOPICS, Note
 from operations.schema.migrations import let_through
 from operations.state.accepted import Text, hand_over, read_accepted
@@ -46,16 +45,16 @@ def _settle_topics(pipeline: Pipeline, note: Note) -> None:
     note.forget_topics()
 
 
-def noting(pipeline: Pipeline, show: Show) -> Show:
-    """``show``, for the actions of ``connectors.apply.apply``, with a note of the one that captures the pipeline: at
-    once, for what fails behind it is done by the next ``apply``, which finds the connector made."""
+def noting(pipeline: Pipeline, begins: Begins = lambda action: None) -> Begins:
+    """``begins``, for the actions of ``connectors.apply.apply``, with a note of the one that captures the pipeline:
+    before it, for one that is cut short may have made the connector, and the next ``apply`` finds it there."""
 
-    def done(action: Action) -> None:
-        if captures(action):
+    def noted(action: Action | None) -> None:
+        if action is not None and action.captures:
             note_captured(pipeline)
-        show(action)
+        begins(action)
 
-    return done
+    return noted
 
 
 @contextmanager

@@ -59,11 +59,6 @@ def _sinks_before(pipeline: Pipeline, runs: Collection[Running]) -> Sequence[str
     return list(dict.fromkeys(names))
 
 
-def captures(action: Action) -> bool:
-    """Whether an action of ``apply`` makes the connector: no other state folder has the pipeline."""
-    return action.kind == "connector" and action.before is None
-
-
 def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> str | None:
     """A warning where a `run` may be alive that is not told of this file, as its state folder is another; else None.
 
@@ -72,7 +67,7 @@ def unheard(pipeline: Pipeline, actions: Collection[Action], *, begun: bool) -> 
         actions: of ``apply``.
         begun: ``operations.state.folder.is_begun``, before it.
     """
-    if begun or any(captures(action) for action in actions):
+    if begun or any(action.captures for action in actions):
         return None
     folder = Path(pipeline.engine.state_dir).absolute()
     return (

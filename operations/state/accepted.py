@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.state.folder import numbered_state_dir, register_of, running_notes, running_path, state_dir
+from operations.state.folder import (
+    captured_path,
+    numbered_state_dir,
+    register_of,
+    running_notes,
+    running_path,
+    state_dir,
+)
 from spark.disk.files import replaced
 from spark.disk.lease import Holder, Lease
 from spark.disk.notes import read_note
@@ -146,6 +153,18 @@ def read_runs(pipeline: Pipeline) -> list[Running]:
 def living_runs(pipeline: Pipeline) -> list[Running]:
     """Those of ``read_runs`` whose processes are seen to be alive."""
     return [running for running in read_runs(pipeline) if running.alive(pipeline)]
+
+
+def forget_captured(pipeline: Pipeline, *, runs: bool) -> None:
+    """Remove what says that the pipeline was captured with this state folder; another one may have it next.
+
+    Args:
+        pipeline: the loaded file.
+        runs: what `run` has noted of itself too, unless one is alive.
+    """
+    captured_path(pipeline).unlink(missing_ok=True)
+    for path in running_notes(pipeline) if runs and not living_runs(pipeline) else ():
+        path.unlink(missing_ok=True)
 
 
 def cut_builds(runs: Sequence[Running], taken: Text, sinks: Collection[str]) -> list[str]:

@@ -17,7 +17,7 @@ from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
 NUMBER = "format.json"
-# There as well: by `apply`, that it has made the pipeline's connector, and not found it made from another folder.
+# There as well: by `apply`, that it captures the pipeline, which nobody had captured from another folder.
 CAPTURED = "captured.json"
 # And what was seen of the source last (operations/run/source_watch.py).
 SOURCE = "source.json"
@@ -76,7 +76,7 @@ def bound(top: Path) -> list[Path]:
 def is_begun(pipeline: Pipeline) -> bool:
     """Whether a `run` has been at work with this state folder, or the pipeline was captured with it and waits for one.
     All else says nothing: who applies a file here, or verifies, leaves something in whichever folder it is."""
-    if running_notes(pipeline) or (pipeline_folder(pipeline) / CAPTURED).exists():
+    if running_notes(pipeline) or captured_path(pipeline).exists():
         return True
     return any(register_of(pipeline, sink).begun() for sink in pipeline.sinks)
 
@@ -98,13 +98,19 @@ def running_notes(pipeline: Pipeline) -> list[Path]:
     return sorted(pipeline_folder(pipeline).glob("running*.json"))
 
 
+def captured_path(pipeline: Pipeline) -> Path:
+    """Where ``note_captured`` notes it."""
+    return pipeline_folder(pipeline) / CAPTURED
+
+
 def note_captured(pipeline: Pipeline) -> None:
     """Note that the pipeline was captured with this state folder.
 
     Raises:
         DiskFull: no room (transient).
     """
-    write_atomic(numbered_state_dir(pipeline) / pipeline.name / CAPTURED, "{}")
+    numbered_state_dir(pipeline)
+    write_atomic(captured_path(pipeline), "{}")
 
 
 def refuse_not_begun(pipeline: Pipeline, means: str, lost: str = "") -> None:
@@ -126,7 +132,8 @@ def refuse_not_begun(pipeline: Pipeline, means: str, lost: str = "") -> None:
         f"({Path(pipeline.engine.state_dir).absolute()})",
         means=means,
         fix="name the folder that its `run` has, as an absolute path in engine.state_dir, or go to the working folder "
-        f"in which `run` was started. If it is lost: {lost or 'docs/runbooks.md#the-state-folder-is-lost'}",
+        "in which `run` was started; if it never was, start `run` here once. If it is lost: "
+        f"{lost or 'docs/runbooks.md#the-state-folder-is-lost'}",
     )
 
 

@@ -273,11 +273,10 @@ def promote_table(sink: Any, catalog: str, view: str, new: int, old: int, owner:
     with open_catalog(sink, catalog) as opened:
         for _ in range(SWAP_TRIES):
             # A view that the old generation did not have, or a promotion that was ended between two renames.
-            if not opened.table_exists(table_name(sink, view)):
+            if (seen := _look(opened, sink, view, None)) is None:  # by a GET: a HEAD's 404 may be a gateway's
                 built = load_table(opened, sink, view, new, owner)
                 opened.rename_table(built.name()[-2:], table_name(sink, view))
                 return
-            seen = load_table(opened, sink, view)
             if not is_ours(seen.properties, owner, view):
                 raise SinkRefused(
                     f"readers of {sink.namespace}.{view} see a table that {maker(seen.properties)} has made",

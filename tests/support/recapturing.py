@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.pipeline import Pipeline, load
-from connectors.actions import Action
+from connectors.actions import Action, Begins
 from connectors.database.history import Moment
 from connectors.database.publication import Publication
 from connectors.gaps.source_gaps import Remembered
@@ -94,6 +94,11 @@ class World:
             raise self.refused
         return []
 
+    def apply(self, _pipeline: Pipeline, _show: Any, *, begins: Begins) -> None:
+        """The connector is made."""
+        begins(Action("connector", "shop", "create", None, {}, captures=True))
+        self.done.append("apply")
+
     def drop(self, _pipeline: Pipeline, *, topics: bool, first: Sequence[Action] = ()) -> None:
         """What is to go first, then slot, connector and topics are gone."""
         assert topics
@@ -133,7 +138,7 @@ def recaptured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(place, "plan_drop_pipeline", made.plan)
     monkeypatch.setattr(place, "deleted_for_good", lambda _: dict(made.lost))
     monkeypatch.setattr(place, "drop", made.drop)
-    monkeypatch.setattr(place, "apply", lambda *_: made.done.append("apply"))
+    monkeypatch.setattr(place, "apply", made.apply)
     monkeypatch.setattr(place, "wait_snapshot", made.snapshot)
     monkeypatch.setattr(place, "forget_source_note", lambda _: None)
     for sink in ("cache", "other"):

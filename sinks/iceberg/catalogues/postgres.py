@@ -100,7 +100,7 @@ _LIMITS = {
     "keepalives_count": "4",
 }
 # To Java's client likewise (which goes by the address first): a login that takes longer fails, on all hosts together,
-# and the kernel looks whether the server's machine is there.
+# and the kernel looks whether the server's machine is there (after two hours, as Linux comes).
 #
 # No `socketTimeout`: it must not be ours to give up a commit. Iceberg's pool sends one whose answer has not come once
 # more; has the first one been done meanwhile (a server that was frozen for so long, an UPDATE that waited for a lock),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # The server is asked for keys of the bucket, where we have none of our own.
 _DELEGATE = {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
+# To the first question: that the address, or the warehouse, is wrong. What else is no answer of the protocol may pass.
+_NO_CATALOGUE = (400, 404, 422)
 # What `requests` says of a file that the environment names and that is not there.
 _NO_BUNDLE = "TLS CA certificate bundle"
 
@@ -72,7 +74,7 @@ class RestCatalogue:
     def open(self, name: str, properties: dict[str, str]) -> Iterator[RestCatalog]:
         """See ``kinds.Catalogue``."""
         from pydantic import ValidationError
-        from pyiceberg.exceptions import RESTError
+        from pyiceberg.exceptions import OAuthError, RESTError
 
         from sinks.iceberg.catalogues.rest_session import PatientCatalog
 
@@ -84,7 +86,7 @@ class RestCatalogue:
             except ValueError as error:
                 raise self._no_catalogue(name, mask_text(str(error))) from error
             except RESTError as error:
-                if type(error) is RESTError or type(error).__name__ == "BadRequestError":
+                if _status(error) in _NO_CATALOGUE and not isinstance(error, OAuthError):
                     raise self._no_catalogue(name, str(error)) from error
                 raise
             try:
@@ -180,6 +182,12 @@ class RestCatalogue:
 
 def _untrusted(where: str, why: str) -> SinkRefused:
     return untrusted(where, why, "REQUESTS_CA_BUNDLE", "`catalog_uri` (and `oauth_uri`)")
+
+
+def _status(error: BaseException) -> int | None:
+    """Of the answer that pyiceberg has made an error of."""
+    answer = getattr(error.__cause__, "response", None)
+    return None if answer is None else int(answer.status_code)
 
 
 def _line(error: BaseException) -> str:

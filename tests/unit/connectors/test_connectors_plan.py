@@ -143,10 +143,10 @@ def test_changed_secret_is_told_but_not_shown() -> None:
 
 
 def test_a_connector_that_was_deleted_alone_goes_on() -> None:
-    told = [plan_connector("c", {}, None, slot=slot, skipped=False)[0].detail for slot in (False, True)]
-    assert told == [
-        "create; Debezium creates the slot and reads the tables",
-        "create; it goes on from what its slot and Connect have kept",
+    made = [plan_connector("c", {}, None, slot=slot, skipped=False)[0] for slot in (False, True)]
+    assert [(action.detail, action.captures) for action in made] == [
+        ("create; Debezium creates the slot and reads the tables", True),
+        ("create; it goes on from what its slot and Connect have kept", False),
     ]
 
 

@@ -127,6 +127,7 @@ def test_a_drop_that_nobody_is_asked_about_names_all_that_it_removes(
         "operations.generations.targets.drop_sink_state",
         "operations.recapture.forget_begun",
         "operations.run.source_watch.forget",
+        "operations.state.accepted.forget_captured",
         "operations.state.folder.state_dir",
     ):
         monkeypatch.setattr(done, lambda *_, **__: None)
@@ -174,6 +175,7 @@ def test_a_drop_says_that_state_is_removed_where_there_is_some(
         "operations.freshness.note.forget_source_note",
         "operations.recapture.forget_begun",
         "operations.run.source_watch.forget",
+        "operations.state.accepted.forget_captured",
         "operations.state.folder.state_dir",
     ):
         monkeypatch.setattr(name, lambda *_, **__: None)

@@ -19,7 +19,7 @@ from console.cli.main import cli
 from operations import recapture as place
 from operations.erase.note import Note
 from operations.recapture import begun, recapture
-from operations.state.folder import pipeline_folder, register_of
+from operations.state.folder import captured_path, pipeline_folder, register_of
 from operations.state.history import history_folder
 from spark.disk.made_of import define
 from tests.support.recapturing import World, recaptured
@@ -34,11 +34,16 @@ ALL = ["drop", "apply", "snapshot", "build cache", "build other"]
 CAPTURED = {"system_identifier": "7", "timeline": 1, "dropped": True, "captured": True}
 
 
+def test_this_folder_has_captured_the_pipeline_then(world: World) -> None:
+    recapture(world.pipeline, world.file, lambda _line: None)
+    assert world.done == ALL and captured_path(world.pipeline).exists()
+
+
 def test_one_that_was_killed_goes_on_where_it_was(world: World) -> None:
     world.note(**CAPTURED, sinks={"cache": True})
     assert begun(world.pipeline) is not None
     report = recapture(world.pipeline, world.file, world.done.append)
-    assert world.done == ["build other"] and report["equal"]
+    assert world.done == ["build other"] and report["equal"] and not captured_path(world.pipeline).exists()
     assert begun(world.pipeline) is None
 
 
@@ -79,7 +84,7 @@ def test_nothing_is_removed_under_an_erasure_and_what_a_killed_one_has_left_of_t
 
 
 def test_it_is_noted_in_which_database_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: Any) -> None:
+    def killed(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(place, "apply", killed)

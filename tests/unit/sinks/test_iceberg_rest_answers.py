@@ -18,6 +18,12 @@ from sinks.iceberg.catalogues import rest_session
 SINK: Any = SimpleNamespace(catalog_uri="http://lake.example/api", warehouse="/w", namespace="n")
 CONFIG = (200, b'{"defaults": {}, "overrides": {}}')
 GONE = (404, b'{"error": {"message": "Table does not exist: n.v", "type": "NoSuchTableException", "code": 404}}')
+# Of a server that is asked for tables by a HEAD.
+KNOWS_HEAD = (
+    200,
+    b'{"defaults": {}, "overrides": {}, "endpoints": ["HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",'
+    b' "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]}',
+)
 NO_WAREHOUSE = (404, b'{"error": {"message": "Unable to find warehouse w", "type": "NotFoundException", "code": 404}}')
 # Of a gateway that has lost its server, or has a page of its own.
 ANOTHERS = {
@@ -37,11 +43,12 @@ Say = Callable[..., None]
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Say:
     """What is answered, one after the other; the last of them from then on."""
-    answers: list[tuple[int, bytes]] = []
+    answers: list[tuple[Any, ...]] = []
 
     def send(_self: object, request: PreparedRequest, *_more: object, **_others: object) -> Response:
         response = Response()
-        response.status_code, response._content = answers.pop(0) if len(answers) > 1 else answers[0]
+        response.status_code, response._content, *leads = answers.pop(0) if len(answers) > 1 else answers[0]
+        response.headers.update({"Location": leads[0]} if leads else {})
         response.request, response.url = request, request.url or ""
         return response
 
@@ -67,9 +74,19 @@ def test_a_server_that_answers_json_of_another_kind_is_waited_for(say: Say) -> N
         iceberg.there(SINK, "hw_w", "v", 1)
 
 
-def test_so_is_one_whose_status_has_no_meaning_in_the_protocol(say: Say) -> None:
-    say(CONFIG, (425, b""))
+@pytest.mark.parametrize("status", [410, 413, 425, 451])
+@pytest.mark.parametrize("before", [(), (CONFIG,)], ids=["at its first question", "at the table"])
+def test_so_is_one_whose_status_has_no_meaning_in_the_protocol(say: Say, before: tuple[Any, ...], status: int) -> None:
+    """At the first question it was refused for good, and waited for at the next."""
+    say(*before, (status, b""))
     with pytest.raises(SinkUnavailable, match="hw_w"):
+        iceberg.there(SINK, "hw_w", "v", 1)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
+def test_a_first_question_that_the_server_refuses_is_not_waited_for(say: Say, status: int) -> None:
+    say((status, b'{"error": {"message": "no such prefix", "type": "BadRequestException", "code": 400}}'))
+    with pytest.raises(SinkRefused, match="hw_w"):
         iceberg.there(SINK, "hw_w", "v", 1)
 
 
@@ -81,6 +98,20 @@ def test_a_table_that_is_not_there_is_not_waited_for(say: Say, answer: tuple[int
     say(CONFIG, answer)
     with iceberg.open_catalog(SINK, "hw_w") as opened:
         assert not opened.table_exists(("n", "v")) and not opened.namespace_exists("n")
+
+
+def test_a_redirect_says_of_no_table_that_it_is_not_there(say: Say) -> None:
+    """A login page's address was followed by no HEAD, and pyiceberg took the 302 for a "no"."""
+    say(KNOWS_HEAD, (302, b"", "https://login.example"))
+    with iceberg.open_catalog(SINK, "hw_w") as opened, pytest.raises(SinkUnavailable, match="302 for HEAD"):
+        opened.table_exists(("n", "v"))
+
+
+def test_a_promotion_does_not_take_a_gateways_404_for_a_name_that_is_free(say: Say) -> None:
+    """It asked by a HEAD, whose 404 has no words that would tell whose it is."""
+    say(KNOWS_HEAD, ANOTHERS["text"], GONE)
+    with pytest.raises(SinkUnavailable, match="404 page not found"):
+        iceberg.promote_table(SINK, "hw_w", "v", 2, 1, "p/w")
 
 
 def test_a_warehouse_that_the_server_does_not_know_is_refused(say: Say) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -212,7 +213,7 @@ def test_a_slow_reader_is_let_go_with_a_word_and_goes_on_later(
         if b"event: slow" in came and came.endswith(b"0\r\n\r\n"):
             break
     slow.close()
-    text = came.decode()
+    text = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", bytes(came)).decode()  # the frames of chunks cut words in two
     assert "event: slow" in text and "nothing was taken" in text
     last = text[text.rindex("id: ") + 4 :].split()[0]
     seen = text.count("event: change")

@@ -222,6 +222,7 @@ def test_what_stays_is_not_asked_about_and_is_not_called_removed(monkeypatch: py
     monkeypatch.setattr("connectors.drop.plan_drop_pipeline", lambda *_, **__: [stays])
     monkeypatch.setattr("operations.state.folder.state_dir", lambda *_: None)
     monkeypatch.setattr("operations.recapture.forget_begun", lambda *_: None)
+    monkeypatch.setattr("operations.state.accepted.forget_captured", lambda *_, **__: None)
     monkeypatch.setattr("operations.generations.targets.sink_state", lambda *_: [])
     output = CliRunner().invoke(command, [__file__]).output
     assert output.splitlines() == [f"~ publication      p: {stays.detail}", "nothing to remove"]

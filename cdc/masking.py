@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
@@ -48,17 +47,6 @@ def mask_text(text: str) -> str:
         return found["key"] + (MASK if looks_secret(found["name"]) else found["value"])
 
     return _PARAMETER.sub(parameter, _USERINFO.sub(userinfo, text))
-
-
-def led_to(url: str, location: str) -> str:
-    """Where a redirect leads, as it may be printed: what else an address has may be secret.
-
-    Args:
-        url: what was asked for.
-        location: the answer's header; empty if it has none.
-    """
-    to = urlsplit(urljoin(url, location))
-    return f"{to.scheme}://{to.netloc.rpartition('@')[2]}{to.path}"
 
 
 def masked(value: Any, key: str = "") -> Any:

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import requests
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from cdc import tls
+from cdc import redirects, tls
 from cdc.errors import ConnectError, ConnectUnavailable
-from cdc.masking import led_to, mask_text
+from cdc.masking import mask_text
 from cdc.pipeline import Connect
 from cdc.polling import poll
 from cdc.waits import waiting_for
@@ -29,8 +29,6 @@ RESTART_SECONDS = 10.0
 POLL_SECONDS = 0.5
 # Answers that pass by themselves: 409 a rebalance is under way, 5xx the worker restarts or could not ask its leader.
 PASSING = {409, 500, 502, 503, 504}
-# Redirects that stay; any other may be a page that a gateway shows for a while.
-MOVED = {301, 308}
 # Characters of a page that is none of Connect's.
 SHOWN = 120
 EXACTLY_ONCE = (
@@ -202,12 +200,12 @@ class ConnectClient:
 
     def _led_away(self, answer: requests.Response) -> ConnectError:
         """A redirect is not followed: what was to be changed would be asked for there, and without its body."""
-        where = led_to(answer.url, answer.headers.get("location", ""))
-        kind = ConnectError if answer.status_code in MOVED else ConnectUnavailable
+        where = redirects.led_to(answer.url, answer.headers.get("location", ""))
+        kind = ConnectError if answer.status_code in redirects.MOVED else ConnectUnavailable
         return kind(
             f"Kafka Connect does not answer at {mask_text(self.url)}: it leads to {where} ({answer.status_code})",
             means="nothing was asked for there: on the way a change would become a question",
-            fix="give connect.url the address that it leads to; a page for a login or while a gateway is mended passes",
+            fix=redirects.remedy("connect.url"),
         )
 
     def _unreached(self, error: OSError) -> ConnectError:

@@ -16,9 +16,9 @@ from functools import lru_cache
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
-from cdc import tls
+from cdc import redirects, tls
 from cdc.errors import RegistryError, RegistryUnavailable
-from cdc.masking import led_to, mask_text
+from cdc.masking import mask_text
 from cdc.records.encoding import JSON, Encoding, UnknownSchemaId
 
 if TYPE_CHECKING:  # half a second to load, and not needed for JSON
@@ -37,13 +37,7 @@ NOT_FOUND = 404
 NO_SUCH = range(40_400, 40_500)
 # Of what stands in front of a registry, or of one that is busy: it may say otherwise in a moment. So may 5xx.
 PASSING = {NOT_FOUND, 408, 429}
-# Redirects that stay; any other may be a page that a gateway shows for a while.
-MOVED = {301, 308}
 ANOTHER = "something else does in its place (a page, another server)"
-# What to do about a redirect.
-LED_AWAY = (
-    "give source.registry.url the address that it leads to; a page for a login or while a gateway is mended passes"
-)
 
 log = logging.getLogger(__name__)
 
@@ -171,12 +165,12 @@ class Schemas:
                 allow_redirects=False,
             )
             if to := answer.headers.get("location"):
-                where = led_to(address, to)
-        kind = RegistryError if status in MOVED else RegistryUnavailable
+                where = redirects.led_to(address, to)
+        kind = RegistryError if status in redirects.MOVED else RegistryUnavailable
         return kind(
             f"the schema registry does not answer at {url}: it leads to {where} ({status})",
             means="records of Avro can't be read; nothing is skipped",
-            fix=LED_AWAY,
+            fix=redirects.remedy("source.registry.url"),
         )
 
     def _open(self) -> SchemaRegistryClient:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import requests
 
-from cdc import tls
-from cdc.log.registry import LED_AWAY
-from cdc.masking import led_to
+from cdc import redirects, tls
 from connectors.debezium import AVRO_CONVERTER
 from connectors.preflight.model import Check, Finding, Level, Site
 
@@ -31,9 +29,9 @@ def run(site: Site) -> Iterator[Finding]:
             allow_redirects=False,  # as who reads the records does
         )
         if 300 <= answer.status_code < 400:
-            where = led_to(answer.url, answer.headers.get("location", ""))
+            where = redirects.led_to(answer.url, answer.headers.get("location", ""))
             message = f"the schema registry does not answer there: it leads to {where} ({answer.status_code})"
-            yield Finding(Level.ERROR, registry.url, message, LED_AWAY)
+            yield Finding(Level.ERROR, registry.url, message, redirects.remedy("source.registry.url"))
             return
         listed = answer.json() if answer.ok else []
     except (OSError, ValueError) as error:  # requests' own are OSErrors, and so is that ca_certs name no file
